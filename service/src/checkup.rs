@@ -176,7 +176,7 @@ impl Examination<'_> {
 /// The latest findings of a process, of which those who ask share one look a minute.
 pub(crate) struct Checkup {
     store: ServiceStore,
-    last: Mutex<Option<(Instant, Report)>>,
+    last: LastLook,
 }
 
 /// Findings, and when they were gathered.
@@ -188,28 +188,74 @@ pub(crate) struct Report {
 
 impl Checkup {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store: store.into(), last: Mutex::default() }
+        Self { store: store.into(), last: LastLook::default() }
     }
 
     /// Findings that are at most a minute old. `None` if they could not be gathered in time.
     pub(crate) async fn report(&self) -> Option<Report> {
-        let mut last = self.last.lock().await;
-        if let Some((_, report)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return Some(report.clone());
-        }
-        let (at, checked_at) = (Instant::now(), Timestamp::from(SystemTime::now()));
         // Without its causes, which may name hosts and statements.
         let words = |error: &StoreError| error.to_string();
         let examination = Examination { store: &self.store, settings: None, open_for: OPEN_FOR, words };
-        let findings: Arc<[Finding]> = timeout(WITHIN, examination.findings()).await.ok()?.into();
-        let report = Report { findings, checked_at };
-        *last = Some((at, report.clone()));
-        Some(report)
+        self.last.or_look(examination.findings()).await
     }
 
     /// What stays the same as long as nothing is written to the database. `None` if it can't be
     /// asked.
     pub(crate) async fn snapshot(&self) -> Option<String> {
         self.store.snapshot().await.ok()
+    }
+}
+
+/// When a process has looked last, and what that has come to: nothing, if it took too long.
+#[derive(Default)]
+struct LastLook(Mutex<Option<(Instant, Option<Report>)>>);
+
+impl LastLook {
+    /// What the last look has come to, as long as it is fresh, or else another one. Those who ask
+    /// at the same time wait for one.
+    async fn or_look(&self, look: impl Future<Output = Vec<Finding>>) -> Option<Report> {
+        let mut last = self.0.lock().await;
+        if let Some((_, report)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return report.clone();
+        }
+        let (at, checked_at) = (Instant::now(), Timestamp::from(SystemTime::now()));
+        let findings = timeout(WITHIN, look).await.ok();
+        let report = findings.map(|findings| Report { findings: findings.into(), checked_at });
+        *last = Some((at, report.clone()));
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Ten ask at a time for a look that takes this long; returns how many are told findings.
+    async fn told(last: &LastLook, looks: &AtomicUsize, takes: Duration) -> usize {
+        let asked = (0..10).map(|_| {
+            last.or_look(async move {
+                looks.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(takes).await;
+                Vec::new()
+            })
+        });
+        futures_util::future::join_all(asked).await.iter().flatten().count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_ask_share_one_look_whatever_it_comes_to() {
+        let (last, looks) = (LastLook::default(), AtomicUsize::new(0));
+        let (slow, quick) = (WITHIN * 2, Duration::from_secs(1));
+        assert_eq!((told(&last, &looks, slow).await, looks.load(Ordering::SeqCst)), (0, 1));
+        assert_eq!(
+            (told(&last, &looks, quick).await, looks.load(Ordering::SeqCst)),
+            (0, 1),
+            "too slow lately"
+        );
+        tokio::time::advance(FRESH).await;
+        assert_eq!((told(&last, &looks, quick).await, looks.load(Ordering::SeqCst)), (10, 2));
+        assert_eq!((told(&last, &looks, slow).await, looks.load(Ordering::SeqCst)), (10, 2));
     }
 }

@@ -191,6 +191,13 @@ impl Poller {
         if self.is_fresh() {
             return;
         }
+        match self.store.registered_handlers().await {
+            Ok(handlers) => telemetry::name_registered(&handlers),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "the registered handlers are not known, and metrics may not name them");
+            }
+        }
         let depths = known(self.store.depths().await);
         let halted = known(self.store.halted().await);
         let queues = known(self.store.queue_depths(None).await);

@@ -238,7 +238,10 @@ fn of_log(router: Router<Page>) -> Router<Page> {
             get(groups::change::ask_remove).post(groups::change::remove),
         )
         .route("/canvases/{canvas}/groups/{group}/dead", get(groups::dead::list))
-        .route("/canvases/{canvas}/groups/{group}/dead/redrive", post(groups::dead::redrive))
+        .route(
+            "/canvases/{canvas}/groups/{group}/dead/redrive",
+            get(groups::dead::ask_redrive).post(groups::dead::redrive),
+        )
 }
 
 fn of_workers(router: Router<Page>) -> Router<Page> {

@@ -56,10 +56,12 @@ pub(crate) fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool, pages: Opti
         true => router.merge(openapi::pages(document, pages.is_none()).route_layer(counted)),
         false => router,
     };
-    let router = router.fallback(strangers::no_path).with_state(api.clone());
-    pages
-        .into_iter()
-        .fold(router, Router::merge)
+    let router: Router = match pages {
+        // Which answer for paths that nothing is at.
+        Some(pages) => router.with_state(api.clone()).merge(pages),
+        None => router.fallback(strangers::no_path).with_state(api.clone()),
+    };
+    router
         .layer(from_fn_with_state(api.clone(), strangers::no_method))
         .layer(from_fn(strangers::one_host))
         .layer(from_fn_with_state(Arc::new(slots::Slots::new(api.clone())), slots::shed))

@@ -220,7 +220,7 @@ fn fresh_for(control: &str) -> Duration {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct KeyDocument {
     keys: Vec<serde_json::Value>,
 }
 
@@ -248,7 +248,7 @@ struct JwkParts {
 /// Parses the keys of a kind in a JWKS document, skipping everything else. `None` if there are
 /// none.
 fn read(body: &[u8], kind: KeyKind) -> Option<HashMap<String, Arc<DecodingKey>>> {
-    let document: Document = serde_json::from_slice(body).ok()?;
+    let document: KeyDocument = serde_json::from_slice(body).ok()?;
     let jwks =
         document.keys.into_iter().take(KEYS_MAX).filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
     let keys: HashMap<_, _> = jwks.filter_map(|jwk| usable(jwk, kind)).collect();

@@ -50,15 +50,16 @@ impl Access {
         let flow = kept.and_then(|kept| Flow::opened(signer, kept)).filter(|flow| flow.ends_at_s > now_s);
         let flow = flow.ok_or(refused(InvalidSignIn::NotBegun))?;
         let email = oidc.email(&flow, signer, answer, now_s).await?;
-        // Only now, so that nobody fills what is remembered with answers of their own.
-        if !sessions.use_once(flow.seed, flow.ends_at_s, now_s) {
-            return Err(refused(InvalidSignIn::Used));
-        }
         if token::is_service_account(&email) {
             // Its address is Google's, for whom no other provider speaks.
             return Err(Unauthenticated::Unknown(Refusal::NotListed { email }));
         }
         self.account(email.clone()).await?;
+        // Only now, so that nobody who may not come in fills what is remembered: anybody may have
+        // an account at the provider.
+        if !sessions.use_once(flow.seed, flow.ends_at_s, now_s) {
+            return Err(refused(InvalidSignIn::Used));
+        }
         let session = PersonSession::new(email, oidc.digest(), now_s.saturating_add(SESSION.as_secs()));
         let session = session.map_err(|error| Unauthenticated::Unavailable(error.into()))?;
         Ok(Ended { token: self.opened_by_person(&session, SESSION, browser).await?, next: flow.next })

@@ -42,7 +42,7 @@ impl TokenKind {
 }
 
 #[derive(Deserialize)]
-struct Claims {
+struct GoogleClaims {
     iss: String,
     aud: String,
     exp: u64,
@@ -89,7 +89,7 @@ pub(super) fn verify(
     // writes them.
     validation.required_spec_claims.clear();
     (validation.validate_exp, validation.validate_nbf, validation.validate_aud) = (false, false, false);
-    let token = jsonwebtoken::decode::<Claims>(token, key, &validation).map_err(|error| {
+    let token = jsonwebtoken::decode::<GoogleClaims>(token, key, &validation).map_err(|error| {
         if matches!(error.kind(), ErrorKind::InvalidSignature) {
             InvalidToken::Signature
         } else {
@@ -99,7 +99,7 @@ pub(super) fn verify(
     check(token.claims, accepted, unix_seconds)
 }
 
-fn check(claims: Claims, accepted: &AcceptedClaims, now: u64) -> Result<String, InvalidToken> {
+fn check(claims: GoogleClaims, accepted: &AcceptedClaims, now: u64) -> Result<String, InvalidToken> {
     if !accepted.audiences.contains(&claims.aud) {
         return Err(InvalidToken::Audience);
     }
@@ -141,8 +141,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_that(change: impl FnOnce(&mut Claims), expected: Result<&str, InvalidToken>) {
-        let mut claims = Claims {
+    fn check_that(change: impl FnOnce(&mut GoogleClaims), expected: Result<&str, InvalidToken>) {
+        let mut claims = GoogleClaims {
             iss: "https://accounts.google.com".into(),
             aud: "https://queue.example".into(),
             exp: NOW + 3600,
@@ -192,7 +192,7 @@ mod tests {
             (TokenKind::Id, Some(true), true),
         ] {
             accepted.kind = kind;
-            let claims = Claims {
+            let claims = GoogleClaims {
                 iss: accepted.issuers[0].clone(),
                 aud: accepted.audiences[0].clone(),
                 exp: NOW + 600,

@@ -250,7 +250,7 @@ fn of_store(error: &StoreError) -> Exit {
         | StoreError::Overloaded
         | StoreError::WaitingMax(_) => Exit::Unavailable,
         error if error.is_contention() => Exit::Unavailable,
-        StoreError::Quota(_) | StoreError::NoBatch(_) => Exit::Conflict,
+        StoreError::Quota(_) | StoreError::NoBatch(_) | StoreError::IdTaken(_) => Exit::Conflict,
         StoreError::Timing(_) => Exit::Usage,
         StoreError::Refused { .. }
         | StoreError::NotMigrated(_)

@@ -9,7 +9,7 @@ use clap::Args;
 use super::oidc::OidcArgs;
 use crate::access::{AccessConfig, PushCallers};
 use crate::delivery::{AllowedAudience, AllowedPlace, DeliveryConfig, IpRange};
-use crate::server::HttpConfig;
+use crate::server::{HttpConfig, TraceUrl};
 use wakeq::database::Retention;
 use wakeq::{Name, WorkerConfig};
 
@@ -233,6 +233,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "WAKEQ_NO_PAGE", hide_short_help = true, num_args = 0..=1, default_missing_value = "1", default_value = "0",
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
     no_page: bool,
+    /// Where the page of an event links to its trace: https://trace.example/t/{trace_id}
+    #[arg(long, env = "WAKEQ_TRACE_URL", hide_short_help = true, value_name = "URL")]
+    trace_url: Option<TraceUrl>,
     #[command(flatten)]
     oidc: OidcArgs,
 }
@@ -343,6 +346,7 @@ impl ServeArgs {
             stranger_rate: self.stranger_rate,
             docs: !self.no_docs,
             page: !self.no_page,
+            trace_url: self.trace_url.clone(),
             trusted_proxies: proxies.context("--trusted-proxies (WAKEQ_TRUSTED_PROXIES)")?,
             ..HttpConfig::default()
         })
@@ -351,6 +355,8 @@ impl ServeArgs {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
     use crate::delivery::{InvalidAllowedAudience, InvalidAllowedPlace};
 
@@ -418,6 +424,26 @@ mod tests {
         assert!(!arguments("", " ").is_given());
         assert!(arguments("push", "").is_given());
         assert_eq!(arguments("push", " a@b.c ").callers().accounts, ["a@b.c"]);
+    }
+
+    #[derive(Parser)]
+    struct Served {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    #[test]
+    fn traces_are_shown_where_there_is_a_place_for_their_ids() {
+        let config = |url: &str| {
+            let served = Served::try_parse_from(["serve", "--trace-url", url]);
+            served.map(|served| served.serve.config().unwrap().trace_url)
+        };
+        let url = "https://trace.example/t/{trace_id}";
+        assert_eq!(config(url).unwrap(), Some(url.parse().unwrap()));
+        for wrong in ["https://trace.example/", "ftp://trace.example/{trace_id}", "/t/{trace_id}"] {
+            let refused = config(wrong).unwrap_err().to_string();
+            assert!(refused.contains("an http or https URL with {trace_id} in it"), "{wrong}: {refused}");
+        }
     }
 
     #[test]

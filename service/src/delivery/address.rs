@@ -5,6 +5,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+// Not a type of the crate ipnet: a single address is a range, too, and settings and messages keep
+// the text and the error that they have here.
+
 /// An IP range: `10.0.0.0/8`, `fd00::/8`, or a single address.
 ///
 /// ```

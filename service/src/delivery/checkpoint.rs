@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_what_is_left_unless_the_event_completes() {
+    fn a_target_leaves_a_checkpoint_unless_the_event_completes() {
         let json = r#"{"cursor":"ü"}"#;
         let answer = |status: u16, headers: &HeaderMap| left(StatusCode::from_u16(status).unwrap(), headers);
         assert_eq!(answer(503, &sent(json)), Some(Ok(json.to_owned())));

@@ -106,6 +106,7 @@ pub(crate) fn not_checked(what: &'static str, error: &StoreError, words: &str) -
         | StoreError::Quota(_)
         | StoreError::WaitingMax(_)
         | StoreError::NoBatch(_)
+        | StoreError::IdTaken(_)
         | StoreError::Config(_)
         | StoreError::Defect
         | _ => Finding::fail(what, found, "see the reason: usually a privilege that the role lacks"),

@@ -130,21 +130,25 @@ impl Caller {
     }
 
     /// Checks that a caller with the scope `read` for some handlers only lists events of one of
-    /// them, or of its module if it has all of that; if not, records that it tried. So it is with
-    /// the scope `values` if the filter asks for what is in values.
+    /// them, or of its module if it has all of that, dead ones or others, and that they are not
+    /// looked for among those of other handlers; if not, records that it tried. So it is with the
+    /// scope `values` if the filter asks for what is in values.
     pub(crate) fn may_list(
         &self,
         api: &Api,
         action: &'static str,
-        filter: &EventFilter,
+        (filter, of_dead): (&EventFilter, bool),
     ) -> Result<(), Problem> {
         let worker = Name::worker();
         let name = filter.name.as_ref();
         let module = filter.module.as_ref().or(name.is_some().then_some(&worker));
         let values = filter.value.is_some() || filter.value_text.is_some();
+        let is_shared = is_found_among_others(filter, of_dead);
         let decided = scopes_to_see(values).try_for_each(|scope| match module {
-            Some(module) => authorize_handlers(&self.principal, self.canvas, scope, (module, name)),
-            None => authorize(&self.principal, self.canvas, scope),
+            Some(module) if !is_shared || scope != Scope::Read => {
+                authorize_handlers(&self.principal, self.canvas, scope, (module, name))
+            }
+            Some(_) | None => authorize(&self.principal, self.canvas, scope),
         });
         decided.map_err(|denied| {
             let scope = module.zip(name).map(|(module, name)| HandlerScope {
@@ -279,6 +283,13 @@ impl FromRequestParts<Api> for Caller {
         // A handler outside the guard has no caller, and so can't do anything.
         parts.extensions.get::<Self>().cloned().ok_or_else(Problem::not_found)
     }
+}
+
+/// Whether the events that a filter selects are looked for among those of other handlers, too: how
+/// many were looked at, and where the next page begins, then tells of these.
+fn is_found_among_others(filter: &EventFilter, of_dead: bool) -> bool {
+    let is_shared = filter.object.is_some() || filter.batch.is_some() || filter.error_group.is_some();
+    is_shared || of_dead && (filter.name.is_none() || !filter.tags.is_empty())
 }
 
 /// What a caller needs to see events, and what is in their values as well.

@@ -26,13 +26,13 @@ use wakeq::internals::{Purpose, on_behalf_of};
 
 /// A client that has not proved yet that it may send to the canvas in the path.
 #[derive(Clone)]
-pub(crate) struct Sender {
+pub(crate) struct UnverifiedSender {
     pub(crate) canvas: CanvasId,
     client: Client,
     request: Option<RequestId>,
 }
 
-impl FromRequestParts<Api> for Sender {
+impl FromRequestParts<Api> for UnverifiedSender {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
@@ -53,7 +53,7 @@ impl FromRequestParts<Api> for Sender {
     }
 }
 
-impl Sender {
+impl UnverifiedSender {
     /// The answer to a request without the right signature. It is recorded for the canvas's admins,
     /// with the reason, and counts for the client's address like any request without a valid
     /// credential.

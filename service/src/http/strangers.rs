@@ -35,7 +35,8 @@ pub(crate) async fn no_method(State(api): State<Api>, request: Request, next: Ne
     api.shares.count_unauthenticated(client).map_or_else(IntoResponse::into_response, |()| response)
 }
 
-fn counted(api: &Api, request: &Request) -> Result<(), Problem> {
+/// Counts a request for its address, if that has not sent too many.
+pub(crate) fn counted(api: &Api, request: &Request) -> Result<(), Problem> {
     api.shares.count_unauthenticated(Client::of(request.extensions()))
 }
 

@@ -19,6 +19,8 @@ use crate::http::problem::{Kind, Problem};
 
 /// How many times as large as a request's body a form may be: its values are percent-encoded.
 const FORM_FACTOR: usize = 4;
+/// How many fields a form may have: ours have some twenty.
+const FIELDS_MAX: usize = 200;
 
 /// Whether a request asks for the live part of a page, again and again. A form would be sent again
 /// with each tick.
@@ -63,7 +65,7 @@ pub(super) async fn admitted(
 }
 
 /// Checks that a form was sent by a page of this session. Its body is read within the limits of any
-/// request's.
+/// request's, and its fields, each of which takes more memory than bytes, are counted.
 async fn checked(
     page: &Page,
     sign_in: &SignIn,
@@ -73,6 +75,12 @@ async fn checked(
     let limit = page.api.limits.body_bytes.saturating_mul(FORM_FACTOR);
     let whole = Request::from_parts(parts.clone(), body);
     let CompleteBody(body) = CompleteBody::read(whole, &page.api, limit).await?;
+    if url::form_urlencoded::parse(&body).nth(FIELDS_MAX).is_some() {
+        let words = format!(
+            "this form has more than {FIELDS_MAX} fields, and nothing was changed: send fewer at a time"
+        );
+        return Err(Problem::bad_request(words));
+    }
     let given = url::form_urlencoded::parse(&body).find(|(name, _)| name == TOKEN);
     let given = given.map(|(_, value)| value.into_owned()).unwrap_or_default();
     if is_from_elsewhere(&parts.headers) || !page.api.access.is_form_of(sign_in, &given).await? {

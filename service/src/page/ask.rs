@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
+use super::renewals::Renewal;
 use super::state::Page;
 use super::visit::{Visit, joined};
 use crate::access::Scope;
@@ -17,6 +18,8 @@ use crate::http::problem::{Kind, Problem, Words};
 /// How often the answer of a form that was sent twice is looked for, and after which time again.
 const LOOKS: u32 = 20;
 const LOOKS_AGAIN: Duration = Duration::from_millis(250);
+/// When an answer that took long is renewed for those who look next.
+const RENEWS_AFTER: Duration = Duration::from_millis(500);
 
 /// A request that is not sent yet.
 pub(crate) struct Ask {
@@ -24,6 +27,7 @@ pub(crate) struct Ask {
     path: String,
     query: Vec<(String, String)>,
     is_once: bool,
+    is_look: bool,
 }
 
 impl Visit {
@@ -46,7 +50,7 @@ impl Visit {
 
 impl Ask {
     fn new(visit: Visit, path: String) -> Self {
-        Self { visit, path, query: Vec::new(), is_once: false }
+        Self { visit, path, query: Vec::new(), is_once: false, is_look: false }
     }
 
     /// Does what the form asks for once, however often it is sent. For routes that honour an
@@ -87,12 +91,19 @@ impl Ask {
         let answer = if visit.parts().is_watched {
             page.memo.watch(&question, page.pulse.mark(page.api.checkup.snapshot()), asking).await?
         } else if let Some(earlier) = page.memo.earlier(&question) {
-            tokio::spawn(renew(page, question, asking));
+            if let Some(renewal) = page.renewals.begin(visit.canvas()) {
+                tokio::spawn(renew(page, renewal, question, asking));
+            }
             earlier
         } else {
             page.memo.find(&question, asking).await?
         };
         read(&answer)
+    }
+
+    /// Asks by POST for what would be changed, which changes nothing: what is known stays.
+    pub(crate) async fn look<T: DeserializeOwned>(self, body: &impl Serialize) -> Result<T, Problem> {
+        Self { is_look: true, ..self }.post(body).await
     }
 
     pub(crate) async fn post<T: DeserializeOwned>(self, body: &impl Serialize) -> Result<T, Problem> {
@@ -132,7 +143,7 @@ impl Ask {
         let parts = self.visit.parts();
         let sent = parts.sent.as_ref().filter(|_| self.is_once);
         let content = Content { body, key: sent.map(|sent| sent.key_of(&method, &path)) };
-        let changes = !method.is_safe();
+        let _changing = (!method.is_safe() && !self.is_look).then(|| parts.page.memo.changing());
         let mut answer = self.call(method.clone(), &path, content.clone()).await;
         for _ in 0..LOOKS {
             // The same form was sent a moment ago, and its answer is this one's.
@@ -141,9 +152,6 @@ impl Ask {
             }
             sleep(LOOKS_AGAIN).await;
             answer = self.call(method.clone(), &path, content.clone()).await;
-        }
-        if changes {
-            parts.page.memo.forget();
         }
         answer.map_err(sent_before)
     }
@@ -162,7 +170,7 @@ impl Ask {
 }
 
 /// A form whose request depends on the time, such as a length that is counted from now, asks for
-/// something else when it is sent again: it was done the first time.
+/// something else when another process is sent it again: it was done the first time.
 fn sent_before(problem: Problem) -> Problem {
     if problem.kind != Kind::IdempotencyMismatch {
         return problem;
@@ -172,11 +180,20 @@ fn sent_before(problem: Problem) -> Problem {
     Problem::new(problem.kind, words)
 }
 
-/// Asks again, for those who look next.
-async fn renew(page: Page, question: String, asking: impl Future<Output = Result<Reply, Problem>>) {
+/// Asks again, for those who look next, when the page that is shown now has asked for all else.
+async fn renew(
+    page: Page,
+    _renewal: Renewal,
+    question: String,
+    asking: impl Future<Output = Result<Reply, Problem>>,
+) {
+    let renewing = async {
+        sleep(RENEWS_AFTER).await;
+        page.memo.find(&question, asking).await
+    };
     tokio::select! {
         () = page.stop.cancelled() => {}
-        _ = page.memo.find(&question, asking) => {}
+        _ = renewing => {}
     }
 }
 

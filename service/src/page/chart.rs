@@ -20,13 +20,15 @@ pub(crate) struct Series<'a> {
     pub(crate) values: Vec<f64>,
 }
 
-/// Columns over time, from left to right, the series on top of each other. `summary` is for those
-/// who can't see it; `largest` is the largest sum of a column, as it is written at the axis.
+/// Columns from left to right, mostly over time, the series on top of each other. `summary` is for
+/// those who can't see it; `largest` is the largest sum of a column, as it is written at the axis;
+/// `ends` stand below the first column and the last.
 pub(crate) fn columns(
     title: &str,
     summary: &str,
     series: &[Series<'_>],
     largest: fn(f64) -> String,
+    ends: &[Markup; 2],
 ) -> Markup {
     let labels = html! { ul.legend { @for one in series { li class=(one.class) { (one.label) } } } };
     let series: Vec<_> = series.iter().map(|one| (one.class, gathered(&one.values))).collect();
@@ -59,6 +61,7 @@ pub(crate) fn columns(
             svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(summary) {
                 (svg(drawn))
             }
+            p.axis { @for end in ends { span { (end) } } }
             (labels)
         }
     }
@@ -95,11 +98,14 @@ mod tests {
             Series { label: "done", class: "done", values: vec![1.0, 0.0, 3.0] },
             Series { label: "failed", class: "failed", values: vec![1.0, 0.0, 1.0] },
         ];
-        let chart =
-            columns("Events", "4 done, 2 failed", &series, |most| format!("up to {most}")).into_string();
+        let ends = ["monday", "<friday>"].map(|day| html! { (day) });
+        let chart = columns("Events", "4 done, 2 failed", &series, |most| format!("up to {most}"), &ends);
+        let chart = chart.into_string();
         assert_eq!(chart.matches("<rect").count(), 4, "nothing is drawn for nothing");
         assert!(chart.contains("up to 4") && chart.contains(r#"aria-label="4 done, 2 failed""#));
         assert!(chart.contains(r#"y="2.00""#), "the largest column reaches the top: {chart}");
+        let axis = r#"</svg><p class="axis"><span>monday</span><span>&lt;friday&gt;</span></p>"#;
+        assert!(chart.contains(axis), "where it begins and ends: {chart}");
     }
 
     #[test]

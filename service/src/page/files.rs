@@ -53,11 +53,46 @@ pub(super) async fn file(Path(asked): Path<String>) -> Result<Response, Problem>
 mod tests {
     use super::*;
 
+    fn contents(name: &str) -> &'static str {
+        FILES.iter().find(|(known, ..)| *known == name).unwrap().2
+    }
+
+    /// How bright a colour of a palette is, as WCAG has it.
+    fn luminance(palette: &str, name: &str) -> f64 {
+        let hex = palette.split_once(&format!("--{name}: #")).unwrap().1;
+        let part = |at: usize| {
+            let part = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
+            if part <= 0.040_45 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(0) + 0.7152 * part(2) + 0.0722 * part(4)
+    }
+
+    /// By its words, which can be read, and by its edge beside those of the others.
+    #[test]
+    fn the_chosen_one_of_several_can_be_told_in_each_mode() {
+        let style = contents("style.css");
+        let rule = style.split_once(".button[aria-current] {").unwrap().1.split('}').next().unwrap();
+        for part in
+            ["background: var(--accent-soft)", "border-color: var(--accent)", "; color: var(--accent)"]
+        {
+            assert!(rule.contains(part), "{rule}");
+        }
+        let palettes: Vec<_> = style.split("--paper: #").skip(1).collect();
+        assert_eq!(palettes.len(), 3);
+        for palette in palettes {
+            let accent = luminance(palette, "accent");
+            for (beside, least) in [("accent-soft", 4.5), ("raised", 3.0)] {
+                let other = luminance(palette, beside);
+                let contrast = (accent.max(other) + 0.05) / (accent.min(other) + 0.05);
+                assert!(contrast >= least, "{beside}: {contrast}");
+            }
+        }
+    }
+
     /// As it is published on npm: `htmx.org` 2.0.11, `dist/htmx.min.js`.
     #[test]
     fn the_library_is_the_published_one() {
-        let (.., contents) = FILES.iter().find(|(name, ..)| *name == "htmx.min.js").unwrap();
-        let hash = digest(&SHA256, contents.as_bytes());
+        let hash = digest(&SHA256, contents("htmx.min.js").as_bytes());
         let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hash, "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717");
     }

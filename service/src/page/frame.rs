@@ -2,7 +2,7 @@
 //! becomes a document.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use maud::html;
@@ -72,13 +72,23 @@ fn answered(visit: &Visit, request: &HeaderMap, mut response: Response) -> Respo
         None => match response.extensions_mut().remove::<Problem>() {
             Some(problem) => refused(visit, request, problem),
             None if response.status().is_redirection() => return partial::redirected(request, response),
-            None => refused(visit, request, Problem::of_status(response.status())),
+            None => refused(visit, request, unread(response.status())),
         },
     };
     if visit.parts().said.is_some() {
         Cookie::Said.unset(root, request, &mut response);
     }
     response
+}
+
+/// The problem of an answer that no page has given, such as one to a form that it could not read.
+fn unread(status: StatusCode) -> Problem {
+    if status == StatusCode::UNPROCESSABLE_ENTITY {
+        let words = "a field of this form is missing, given twice, or not what it should be, and nothing was \
+                     changed: load the page again, and fill it in there";
+        return Problem::bad_request(words);
+    }
+    Problem::of_status(status)
 }
 
 /// What is wrong, in words, and what to do.

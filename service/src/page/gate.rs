@@ -1,10 +1,10 @@
 //! Who sends a request for a page: a person with a session, a person whom Google's proxy vouches
-//! for, or a stranger.
+//! for, or a stranger; and what is answered where there is no page, whoever asks.
 
 use axum::extract::{Request, State};
-use axum::http::{Extensions, HeaderMap, HeaderName, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, Method, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 
 use super::cookies::Cookie;
 use super::document::alone;
@@ -13,6 +13,7 @@ use crate::access::{Browser, Principal, SignIn, Unauthenticated};
 use crate::http::client::Client;
 use crate::http::mounted::Root;
 use crate::http::problem::{Kind, Problem};
+use crate::http::strangers;
 use crate::http::visitors::Visitor;
 
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -62,6 +63,41 @@ pub(super) async fn no_page(root: Root) -> Response {
     alone(&root, Problem::new(Kind::MethodNotAllowed, words))
 }
 
+/// The answer to a path that neither a page nor a route has. A browser is shown the same page
+/// whoever is signed in.
+pub(super) async fn nowhere(State(page): State<Page>, root: Root, request: Request) -> Response {
+    if !is_for_a_page(&request) {
+        return strangers::no_path(State(page.api.clone()), request).await.into_response();
+    }
+    let words = "there is no page at this address, which may be mistyped or of an earlier release";
+    let refused = strangers::counted(&page.api, &request).err();
+    alone(&root, refused.unwrap_or_else(|| Problem::new(Kind::NotFound, words)))
+}
+
+/// Whether a request is a browser's for a page. The paths of the API are for programs, whatever
+/// they accept.
+fn is_for_a_page(request: &Request) -> bool {
+    let is_of_api = request.uri().path().split('/').nth(1) == Some("v1");
+    let wanted = |kind| wanted(request.headers(), kind);
+    matches!(*request.method(), Method::GET | Method::HEAD)
+        && !is_of_api
+        && wanted("text/html") > wanted("application/json")
+}
+
+/// How much an answer of a kind is wanted that a request names: from 0 to 1.
+fn wanted(headers: &HeaderMap, kind: &str) -> f32 {
+    let lines = headers.get_all(header::ACCEPT).iter().filter_map(|line| line.to_str().ok());
+    let ranges = lines.flat_map(|line| line.split(',')).filter_map(|range| {
+        let (name, parameters) = range.split_once(';').unwrap_or((range, ""));
+        name.trim().eq_ignore_ascii_case(kind).then_some(parameters)
+    });
+    let weights = ranges.map(|parameters| {
+        let weight = parameters.split(';').find_map(|parameter| parameter.trim().strip_prefix("q="));
+        weight.map_or(1.0, |weight| weight.parse::<f32>().unwrap_or(0.0))
+    });
+    weights.fold(0.0, f32::max)
+}
+
 /// Counts requests for what anybody may see: how to sign in, and the files of pages. Those of a
 /// person who is signed in count for the person.
 pub(super) async fn counted(State(page): State<Page>, mut request: Request, next: Next) -> Response {
@@ -74,5 +110,39 @@ pub(super) async fn counted(State(page): State<Page>, mut request: Request, next
     match visitor {
         Ok(visitor) => visitor.count(&page.api, &method, next.run(request).await),
         Err(problem) => alone(&root, problem),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn a_page_is_for_those_who_name_html_before_json() {
+        let is_for_a_page = |method: &str, path: &str, accept: &str| {
+            let request =
+                axum::http::Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
+            is_for_a_page(&request.body(Body::empty()).unwrap())
+        };
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        for accept in [browser, "text/html", "application/json;q=0.5, Text/HTML; level=1; q=0.6"] {
+            assert!(is_for_a_page("GET", "/nowhere", accept), "{accept}");
+        }
+        for accept in
+            ["", "*/*", "application/json", "text/html, application/json", "text/html;q=0", "text/html;q=x"]
+        {
+            assert!(!is_for_a_page("GET", "/nowhere", accept), "{accept}");
+        }
+        for (method, path, is_page) in [
+            ("HEAD", "/", true),
+            ("POST", "/", false),
+            ("GET", "/v1", false),
+            ("GET", "/v1/nothing", false),
+            ("GET", "/v10", true),
+        ] {
+            assert_eq!(is_for_a_page(method, path, browser), is_page, "{method} {path}");
+        }
     }
 }

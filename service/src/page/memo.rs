@@ -151,8 +151,13 @@ impl Memo {
         self.earlier.find(question)
     }
 
-    /// Forgets all answers, because something was changed: whoever has changed it looks at once.
-    pub(super) fn forget(&self) {
+    /// Something is being changed. At its end all answers are forgotten, since whoever has changed
+    /// it looks at once: also if it was refused or cut off, when nobody knows what it has come to.
+    pub(super) fn changing(&self) -> Changing<'_> {
+        Changing(self)
+    }
+
+    fn forget(&self) {
         self.earlier.forget();
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -173,6 +178,15 @@ impl Memo {
             }
         }
         Arc::clone(entries.entry(question.to_owned()).or_default())
+    }
+}
+
+/// A change, until it has ended in whatever way.
+pub(super) struct Changing<'m>(&'m Memo);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.forget();
     }
 }
 
@@ -205,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_recorded_is_asked_for_by_each_reader() {
+    async fn a_recorded_answer_is_asked_for_by_each_reader() {
         let (memo, times) = (Memo::default(), AtomicUsize::new(0));
         let read = async || {
             let ask = async {
@@ -252,12 +266,26 @@ mod tests {
         asked(memo, "a", times).await;
         // It was asked for before the change, so nobody else may have it.
         let early = asked(memo, "b", times);
-        let change = async { memo.forget() };
+        let change = async { drop(memo.changing()) };
         tokio::join!(early, change);
         for question in ["a", "b", "a", "b"] {
             asked(memo, question, times).await;
         }
         assert_eq!(times.load(Ordering::SeqCst), 4, "each once before the change, and once after it");
+    }
+
+    /// As when the browser goes away, or the request takes too long.
+    #[tokio::test(start_paused = true)]
+    async fn after_a_change_without_an_answer_everything_is_asked_for_again() {
+        let (memo, times) = (Memo::default(), AtomicUsize::new(0));
+        asked(&memo, "a", &times).await;
+        let change = async {
+            let _changing = memo.changing();
+            std::future::pending::<()>().await;
+        };
+        assert!(tokio::time::timeout(Duration::from_millis(1), change).await.is_err());
+        asked(&memo, "a", &times).await;
+        assert_eq!(times.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test(start_paused = true)]

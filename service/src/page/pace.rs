@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_the_same_waits_however_much_is_left() {
+    async fn an_unchanged_answer_waits_its_interval_whatever_budget_is_left() {
         let pace = Pace::default();
         for (asked, admitted) in [
             (look(29, 1, 1, true), false),

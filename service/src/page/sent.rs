@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use axum::http::Method;
+use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 /// The name of the field with a form's own key.
 pub(super) const KEY: &str = "form_key";
 
-/// How long, and of how many forms, a process remembers that it has done what they ask for.
+/// How long, and of how many forms, a process remembers that they were sent.
 const REMEMBERED: Duration = Duration::from_secs(12 * 3600);
 const FORMS_MAX: usize = 10_000;
 
@@ -39,23 +40,34 @@ impl Sent {
     }
 }
 
-/// Forms whose answer can't be given again, since it has a secret: this process does what they ask
-/// for once. Other forms leave that to the API, which remembers them in all processes.
-#[derive(Default)]
-pub(super) struct SentOnce(Mutex<HashMap<Vec<u8>, Instant>>);
+/// When a form was sent first: for how long it is remembered, and what its lengths of time count
+/// from.
+type FirstSent = (Instant, DateTime<Utc>);
 
-impl SentOnce {
-    /// Whether a form was not sent before. Beyond the limit the oldest is forgotten.
-    pub(super) fn is_first(&self, sent: &Sent) -> bool {
+/// When forms were sent to this process first. To do what they ask for once is left to the API,
+/// which remembers them in all processes, unless their answer has a secret and can't be given
+/// again.
+#[derive(Default)]
+pub(super) struct SentBefore(Mutex<HashMap<Vec<u8>, FirstSent>>);
+
+impl SentBefore {
+    /// Notes that a form is sent now; returns when it was sent first, if it was sent before. Beyond
+    /// the limit the oldest is forgotten.
+    pub(super) fn note(&self, sent: &Sent, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if forms.len() >= FORMS_MAX && !forms.contains_key(&sent.0) {
-            let oldest = forms.iter().min_by_key(|(_, at)| **at).map(|(form, _)| form.clone());
+        if let Some((at, first)) = forms.get(&sent.0)
+            && at.elapsed() < REMEMBERED
+        {
+            return Some(*first);
+        }
+        if forms.len() >= FORMS_MAX {
+            let oldest = forms.iter().min_by_key(|(_, (at, _))| *at).map(|(form, _)| form.clone());
             if let Some(oldest) = oldest {
                 forms.remove(&oldest);
             }
         }
-        let before = forms.insert(sent.0.clone(), Instant::now());
-        before.is_none_or(|at| at.elapsed() >= REMEMBERED)
+        forms.insert(sent.0.clone(), (Instant::now(), now));
+        None
     }
 
     /// Forgets a form, because nothing was done.
@@ -96,18 +108,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_form_is_the_first_once_until_it_is_forgotten() {
-        let (once, form) =
-            (SentOnce::default(), |key: usize| Sent::read(format!("form_key={key}").as_bytes()));
-        let sent = form(1).unwrap();
-        assert!(once.is_first(&sent) && !once.is_first(&sent) && once.is_first(&form(2).unwrap()));
-        once.forget(&sent);
-        assert!(once.is_first(&sent) && !once.is_first(&sent));
+    async fn a_form_is_known_by_when_it_was_sent_first_until_it_is_forgotten() {
+        let before = SentBefore::default();
+        let note = |key: usize, second: i64| {
+            let sent = Sent::read(format!("form_key={key}").as_bytes()).unwrap();
+            before.note(&sent, DateTime::from_timestamp(second, 0).unwrap()).map(|first| first.timestamp())
+        };
+        assert_eq!((note(1, 10), note(1, 11), note(2, 12), note(1, 13)), (None, Some(10), None, Some(10)));
+        before.forget(&Sent::read(b"form_key=1").unwrap());
+        assert_eq!((note(1, 14), note(1, 15)), (None, Some(14)));
         tokio::time::advance(REMEMBERED).await;
-        assert!(once.is_first(&sent), "hours later");
+        assert_eq!((note(1, 16), note(1, 17)), (None, Some(16)), "hours later");
         for key in 0..FORMS_MAX + 10 {
-            once.is_first(&form(key).unwrap());
+            note(key, 18);
         }
-        assert!(once.0.lock().unwrap().len() <= FORMS_MAX);
+        assert!(before.0.lock().unwrap().len() <= FORMS_MAX);
     }
 }

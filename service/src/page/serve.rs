@@ -12,7 +12,7 @@ use crate::access::CALLBACK;
 use crate::http::mounted::Placed;
 
 impl Page {
-    /// Serves these pages, and the way to sign in.
+    /// Serves these pages and the way to sign in, and answers for every path that nothing is at.
     pub(crate) fn serve(self, pages: Router<Self>) -> Router {
         let framed = pages
             .route("/", get(sign_in::home))
@@ -32,7 +32,7 @@ impl Page {
             .route("/assets/{file}", get(files::file))
             .route_layer(from_fn_with_state(self.clone(), gate::counted));
         let all = framed.merge(open).method_not_allowed_fallback(gate::no_page);
-        all.route_layer(map_response(placed)).with_state(self)
+        all.route_layer(map_response(placed)).fallback(gate::nowhere).with_state(self)
     }
 }
 

@@ -7,8 +7,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::memo::Memo;
 use super::pulse::Pulse;
+use super::renewals::Renewals;
 use super::sections::Group;
-use super::sent::SentOnce;
+use super::sent::SentBefore;
+use super::trace::TraceUrl;
 use crate::http::Api;
 use crate::http::inside::Inside;
 use crate::http::visitors::Watchers;
@@ -28,28 +30,39 @@ pub(crate) struct PageParts {
     pub(super) api: Api,
     pub(super) inside: Inside,
     pub(super) memo: Memo,
+    pub(super) renewals: Renewals,
     pub(super) pulse: Pulse,
     pub(super) watchers: Watchers,
-    pub(super) sent_once: SentOnce,
+    pub(super) sent_before: SentBefore,
     /// Cancelled when the process stops.
     pub(super) stop: CancellationToken,
     /// The sections, as the navigation lists them.
     pub(super) sections: &'static [Group],
+    /// Where the traces of events are shown, if anywhere.
+    pub(super) trace_url: Option<TraceUrl>,
 }
 
 impl Page {
     /// Pages whose requests `inside` answers.
-    pub(crate) fn new(api: Api, inside: Inside, stop: CancellationToken, sections: &'static [Group]) -> Self {
+    pub(crate) fn new(
+        api: Api,
+        inside: Inside,
+        stop: CancellationToken,
+        sections: &'static [Group],
+        trace_url: Option<TraceUrl>,
+    ) -> Self {
         let watchers = Watchers::new(WATCHERS_MAX, WATCHERS_SHARE, WATCHERS_OF_CANVAS);
         Self(Arc::new(PageParts {
             api,
             inside,
             memo: Memo::default(),
+            renewals: Renewals::default(),
             pulse: Pulse::default(),
             watchers,
-            sent_once: SentOnce::default(),
+            sent_before: SentBefore::default(),
             stop,
             sections,
+            trace_url,
         }))
     }
 }

@@ -18,8 +18,13 @@ pub(crate) fn moment(at: DateTime<Utc>) -> Markup {
 
 /// A moment that people plan by, such as an end: how far it is from now, and the time on the clock.
 pub(crate) fn appointed(at: DateTime<Utc>) -> Markup {
+    html! { (moment(at)) ", " (on_the_clock(at)) }
+}
+
+/// A moment as the time on the clock.
+pub(crate) fn on_the_clock(at: DateTime<Utc>) -> Markup {
     let exact = at.to_rfc3339_opts(SecondsFormat::Millis, true);
-    html! { (moment(at)) ", " time datetime=(exact) title=(exact) data-exact { (in_utc(at)) } }
+    html! { time datetime=(exact) title=(exact) data-exact { (in_utc(at)) } }
 }
 
 /// A moment as it is said on the next page, where the browser shows it in its own zone.

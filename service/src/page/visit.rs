@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
+use chrono::{DateTime, Utc};
 
 use super::sent::Sent;
 use super::state::Page;
+use super::time::now;
 use crate::access::{
     Principal, Reach, Scope, authorize, authorize_everywhere, authorize_handler, authorize_some_handler,
 };
@@ -63,6 +65,11 @@ impl Visit {
         let pairs = pairs.finish();
         let link = self.link(path);
         if pairs.is_empty() { link } else { format!("{link}?{pairs}") }
+    }
+
+    /// Where the trace of a `traceparent` is shown, if anywhere: in another program.
+    pub(crate) fn trace_link(&self, traceparent: &str) -> Option<String> {
+        self.0.page.trace_url.as_ref()?.of(traceparent)
     }
 
     /// The address of this page, without its query.
@@ -147,20 +154,27 @@ impl Visit {
         self.principal().key().map(|key| key.to_string())
     }
 
+    /// The moment from which a form's lengths of time are counted: when it was sent, or if it is
+    /// sent twice, when it was sent first, so that it asks for the same again.
+    pub(crate) fn sent_at(&self) -> DateTime<Utc> {
+        let (sent, before, now) = (&self.0.sent, &self.0.page.sent_before, now());
+        sent.as_ref().and_then(|sent| before.note(sent, now)).unwrap_or(now)
+    }
+
     /// Does what a form asks for whose answer is shown only once, unless it was done before.
     pub(crate) async fn once<T>(
         &self,
         doing: impl Future<Output = Result<T, Problem>>,
     ) -> Result<T, Problem> {
-        let (Some(sent), once) = (&self.0.sent, &self.0.page.sent_once) else { return doing.await };
-        if !once.is_first(sent) {
+        let (Some(sent), before) = (&self.0.sent, &self.0.page.sent_before) else { return doing.await };
+        if before.note(sent, now()).is_some() {
             let words = "this form was sent before, and what it asks for was done then. The secret that it made \
                          was shown once: if you don't have it, load the page again and make another";
             return Err(Problem::new(Kind::Conflict, words));
         }
         let done = doing.await;
         if done.is_err() {
-            once.forget(sent);
+            before.forget(sent);
         }
         done
     }

@@ -144,7 +144,8 @@ impl HttpApi {
         let pages = config.page.then(|| {
             let (inside, _) = routes::routes(&api).split_for_parts();
             let inside = Inside::new(inside.with_state(api.clone()));
-            Page::new(api.clone(), inside, stop.clone(), SECTIONS).serve(pages())
+            let page = Page::new(api.clone(), inside, stop.clone(), SECTIONS, config.trace_url.clone());
+            page.serve(pages())
         });
         let router = routes::router(&api, own, config.docs, pages);
         MountedApi { api, router, proxies: Proxies::new(&config.trusted_proxies), stop }

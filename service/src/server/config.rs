@@ -14,6 +14,7 @@ use crate::http::connection::ConnectionLimits;
 use crate::http::limits::Limits;
 use crate::http::listeners::ListenerLimits;
 use crate::http::shares::ShareLimits;
+use crate::page::TraceUrl;
 use wakeq::database::Retention;
 
 /// Maximum of `bodies_bytes_max` and of `answers_bytes_max`.
@@ -77,6 +78,9 @@ pub struct HttpConfig {
     /// Whether the pages for browsers are served, at `/`: nobody sees more there than how to sign
     /// in, unless with a key. Default true.
     pub page: bool,
+    /// Where the trace of an event is shown, to which its page links. Only browsers ever go there.
+    /// Default none.
+    pub trace_url: Option<TraceUrl>,
     /// How often a listener is sent a keep-alive and its credential is checked again. Default 15 s,
     /// at most 30 s, so that a revocation takes effect within 60 s.
     pub listener_keep_alive: Duration,
@@ -131,6 +135,7 @@ impl Default for HttpConfig {
             trusted_proxies: Vec::new(),
             docs: true,
             page: true,
+            trace_url: None,
             listener_keep_alive: Duration::from_secs(15),
             body_limit_bytes: 256 * 1024,
             bodies_bytes_max: 64 * 1024 * 1024,

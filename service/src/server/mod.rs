@@ -27,6 +27,7 @@ use crate::http::shares::{Reservation, Tally};
 use wakeq::Store;
 use wakeq::notify::Notifier;
 
+pub use crate::page::{InvalidTraceUrl, TraceUrl};
 pub use api::{HttpApi, MountedApi};
 pub use config::HttpConfig;
 pub use error::HttpError;

@@ -65,7 +65,7 @@ pub(super) enum NotRedeemed {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct DiscoveryDocument {
     issuer: String,
     authorization_endpoint: String,
     token_endpoint: String,
@@ -137,13 +137,14 @@ impl Provider {
             return Err(FetchError::Status(response.status().as_u16()));
         }
         let body = fetch::body(response).await?.ok_or(FetchError::NoDocument)?;
-        let document = serde_json::from_slice::<Document>(&body).map_err(|_| FetchError::NoDocument)?;
+        let document =
+            serde_json::from_slice::<DiscoveryDocument>(&body).map_err(|_| FetchError::NoDocument)?;
         self.read(document, known).ok_or(FetchError::NoDocument)
     }
 
     /// The endpoints in a document, if it is of this issuer. Keys that were fetched from the same
     /// place are kept.
-    fn read(&self, document: Document, known: Option<&Endpoints>) -> Option<Endpoints> {
+    fn read(&self, document: DiscoveryDocument, known: Option<&Endpoints>) -> Option<Endpoints> {
         if document.issuer != self.config.issuer {
             return None;
         }

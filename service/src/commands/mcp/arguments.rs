@@ -171,7 +171,7 @@ pub(super) struct CancelEvent {
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub(super) struct PreviewOperation {
-    kind: Kind,
+    kind: AllowedOperation,
     filter: EventFilter,
 }
 
@@ -180,7 +180,7 @@ pub(super) struct PreviewOperation {
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub(super) struct StartOperation {
-    kind: Kind,
+    kind: AllowedOperation,
     filter: EventFilter,
     /// The `count` that `preview_operation` has answered for this kind and filter.
     pub(super) expected_count: u64,
@@ -191,7 +191,7 @@ pub(super) struct StartOperation {
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(crate = "rmcp::schemars", inline)]
-enum Kind {
+enum AllowedOperation {
     Redrive,
     Cancel,
     RunNow,
@@ -341,12 +341,12 @@ impl StartOperation {
     }
 }
 
-impl From<Kind> for OperationKindJson {
-    fn from(kind: Kind) -> Self {
+impl From<AllowedOperation> for OperationKindJson {
+    fn from(kind: AllowedOperation) -> Self {
         match kind {
-            Kind::Redrive => Self::Redrive,
-            Kind::Cancel => Self::Cancel,
-            Kind::RunNow => Self::RunNow,
+            AllowedOperation::Redrive => Self::Redrive,
+            AllowedOperation::Cancel => Self::Cancel,
+            AllowedOperation::RunNow => Self::RunNow,
         }
     }
 }

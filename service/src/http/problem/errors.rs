@@ -26,6 +26,7 @@ impl Problem {
             }
             StoreError::WaitingMax(_) => Self::new(Kind::LimitReached, error.to_string()),
             StoreError::NoBatch(_) => Self::new(Kind::Conflict, error.to_string()),
+            StoreError::IdTaken(_) => Self::new(Kind::IdTaken, error.to_string()),
             StoreError::NotMigrated(_) => Self::unavailable("an up-to-date schema"),
             error if error.is_contention() => Self::unavailable("a lock in the database"),
             StoreError::Refused { .. }

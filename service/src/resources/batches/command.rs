@@ -23,13 +23,13 @@ enum BatchVerb {
     /// Open a batch, with the event to emit when its last member has ended
     Open(OpenArgs),
     /// Close a batch: no more members come, except from its members
-    Close(One),
+    Close(OneBatch),
     /// List the batches of the canvas; those that are over are listed for 7 days
     List(TableArgs),
     /// Show a batch: how its members have ended, and how many are left
-    Show(One),
+    Show(OneBatch),
     /// Give a batch up: its event is never emitted, and its members stay as they are
-    Cancel(One),
+    Cancel(OneBatch),
 }
 
 #[derive(Args)]
@@ -48,7 +48,7 @@ struct OpenArgs {
 }
 
 #[derive(Args)]
-struct One {
+struct OneBatch {
     /// The batch's name
     batch: BatchName,
     #[command(flatten)]
@@ -59,7 +59,7 @@ impl Batches {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             BatchVerb::Open(command) => command.run(context).await,
-            BatchVerb::Close(One { batch, json }) => {
+            BatchVerb::Close(OneBatch { batch, json }) => {
                 let request = Request::post(&["batches", batch.as_str(), "close"]);
                 let closed: BatchJson = context.call(request).await?;
                 json.print(&closed, print)
@@ -68,11 +68,11 @@ impl Batches {
                 let head = ["NAME", "STATE", "AT THE END", "OPENED", ">ENDED", ">DEAD"];
                 list.print(context, Request::get(&["batches"]), head, "no batches", row).await
             }
-            BatchVerb::Show(One { batch, json }) => {
+            BatchVerb::Show(OneBatch { batch, json }) => {
                 let shown: BatchJson = context.call(Request::get(&["batches", batch.as_str()])).await?;
                 json.print(&shown, print)
             }
-            BatchVerb::Cancel(One { batch, json }) => {
+            BatchVerb::Cancel(OneBatch { batch, json }) => {
                 context.send(Request::delete(&["batches", batch.as_str()]).silent()).await?;
                 json.print(&serde_json::json!({ "name": batch.as_str() }), |_| {
                     show::line(format_args!("batch {batch} is given up"))

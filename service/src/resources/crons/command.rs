@@ -9,7 +9,9 @@ use crate::cli::client::Request;
 use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::text;
-use crate::resources::crons::wire::{CronJson, CronRunJson, CronTickJson, PauseCron, PutCron};
+use crate::resources::crons::wire::{CronEventJson, CronJson, CronRunJson, CronTickJson, PauseCron, PutCron};
+use crate::resources::events::command::event::state_word;
+use crate::resources::events::wire::EventState;
 use wakeq::Name;
 use wakeq::crons::MissedTicks;
 
@@ -23,20 +25,20 @@ pub(crate) struct Crons {
 enum CronVerb {
     /// Create or replace a cron
     Put(PutCronArgs),
-    /// List the crons with their next ticks
+    /// List the crons with their last and next ticks
     List(TableArgs),
-    /// Show one cron with its next five ticks
+    /// Show one cron with its last and its next five ticks
     Show(ShowCron),
     /// Emit an event of a cron now, outside its rhythm
     ///
     /// Its ticks stay as they are, and a paused cron stays paused.
-    RunNow(One),
+    RunNow(OneCron),
     /// Pause a cron
     Pause(Pause),
     /// Resume a cron
-    Unpause(One),
+    Unpause(OneCron),
     /// Delete a cron
-    Delete(One),
+    Delete(OneCron),
 }
 
 #[derive(Args)]
@@ -85,7 +87,7 @@ struct Pause {
 }
 
 #[derive(Args)]
-struct One {
+struct OneCron {
     /// The cron's name
     name: Name,
     #[command(flatten)]
@@ -97,11 +99,11 @@ impl Crons {
         match self.verb {
             CronVerb::Put(command) => command.run(context).await,
             CronVerb::List(list) => {
-                let head = ["NAME", "EXPRESSION", "ZONE", ">TICKS", "NEXT"];
+                let head = ["NAME", "EXPRESSION", "ZONE", ">TICKS", "LAST", "EVENT", "STATE", "NEXT"];
                 list.print(context, Request::get(&["cron"]), head, "no crons", row).await
             }
             CronVerb::Show(command) => command.run(context).await,
-            CronVerb::RunNow(One { name, json }) => {
+            CronVerb::RunNow(OneCron { name, json }) => {
                 let request = Request::post(&["cron", name.as_str(), "run-now"]).repeatable();
                 let ran: CronRunJson = context.call(request).await?;
                 json.print(&ran, |ran| show::line(format_args!("cron {name}: event {} is emitted", ran.id)))
@@ -110,10 +112,10 @@ impl Crons {
                 let request = Request::put(&["cron", name.as_str(), "pause"]).silent();
                 json.print(&context.call(request.body(&PauseCron { reason })?).await?, state)
             }
-            CronVerb::Unpause(One { name, json }) => {
+            CronVerb::Unpause(OneCron { name, json }) => {
                 json.print(&context.call(Request::delete(&["cron", name.as_str(), "pause"])).await?, state)
             }
-            CronVerb::Delete(One { name, json }) => {
+            CronVerb::Delete(OneCron { name, json }) => {
                 context.send(Request::delete(&["cron", name.as_str()]).silent()).await?;
                 json.print(&serde_json::json!({ "name": name.as_str() }), |_| {
                     show::line(format_args!("cron {name} is deleted"))
@@ -137,9 +139,13 @@ impl PutCronArgs {
     }
 }
 
-fn row(cron: &CronJson) -> [String; 5] {
+fn row(cron: &CronJson) -> [String; 8] {
     let (name, expression) = (cron.name.clone(), cron.expression.clone());
-    [name, expression, cron.zone.clone(), cron.ticks.to_string(), next(cron)]
+    let (id, state) = match &cron.last_event {
+        Some(event) => (event.id.to_string(), outcome(event).to_owned()),
+        None => ("-".to_owned(), "-".to_owned()),
+    };
+    [name, expression, cron.zone.clone(), cron.ticks.to_string(), last(cron), id, state, next(cron)]
 }
 
 impl ShowCron {
@@ -154,8 +160,10 @@ impl ShowCron {
                 Some(_) => field("paused", next(cron))?,
                 None => cron.next.iter().try_for_each(|tick| field("next", local(tick)))?,
             }
-            let last = cron.last.map_or_else(|| "never".to_owned(), moment);
-            field("last", format_args!("{last}; {} emitted", show::count(cron.ticks, "event")))?;
+            field("last", format_args!("{}; {} emitted", last(cron), show::count(cron.ticks, "event")))?;
+            if let Some(event) = &cron.last_event {
+                field("event", format_args!("{} {}", event.id, outcome(event)))?;
+            }
             field("made", format_args!("{} by {}", moment(cron.created_at), cron.created_by))?;
             show::value_field("value", cron.value.as_deref(), cron.hidden.as_deref(), self.full)
         })
@@ -167,6 +175,22 @@ fn state(cron: &CronJson) -> anyhow::Result<()> {
     let word = if cron.paused.is_some() { "" } else { "next " };
     let CronJson { name, expression, zone, .. } = cron;
     show::line(text::clean(&format!("cron {name}: {expression} in {zone}, {word}{}", next(cron))))
+}
+
+/// When a cron ticked last.
+fn last(cron: &CronJson) -> String {
+    cron.last.map_or_else(|| "never".to_owned(), moment)
+}
+
+/// What became of the event of the last tick.
+fn outcome(event: &CronEventJson) -> &'static str {
+    if event.is_retrying() {
+        "retrying"
+    } else if event.state == EventState::Gone {
+        "completed or removed"
+    } else {
+        state_word(event.state)
+    }
 }
 
 /// When a cron ticks next, or why it does not.

@@ -14,7 +14,9 @@ use crate::page::parts::{Tone, badge, empty, facts, hidden, json, number, pager,
 use crate::page::time::{moment, moment_or};
 use crate::page::view::View;
 use crate::page::visit::{PathParts, Visit};
-use crate::resources::crons::wire::{CronJson, Missed};
+use crate::resources::crons::wire::{CronEventJson, CronJson, Missed};
+use crate::resources::events::page::{event_link, state_badge};
+use crate::resources::events::wire::EventState;
 use crate::resources::wire::List;
 pub(crate) use change::{ask_delete, create, delete, pause, put, run_now, unpause};
 use wakeq::internals::in_words;
@@ -36,7 +38,7 @@ fn listed(visit: &Visit, crons: &List<CronJson>) -> Markup {
             },
         );
     }
-    let head = ["Cron", "When", "State", "Next tick", "Last tick", ">Events"];
+    let head = ["Cron", "When", "State", "Next tick", "Last tick", "What came of it", ">Events"];
     html! {
         (table("Crons", &head, html! {
             @for cron in &crons.items {
@@ -46,11 +48,24 @@ fn listed(visit: &Visit, crons: &List<CronJson>) -> Markup {
                     td { (state(cron)) }
                     td { (moment_or(cron.next.first().map(|tick| tick.at), "–")) }
                     td { (moment_or(cron.last, "never")) }
+                    td { @if let Some(event) = &cron.last_event { (outcome(visit, event)) } }
                     td.number { (number(cron.ticks)) }
                 }
             }
         }))
         (pager(visit, crons.next_cursor.as_deref()))
+    }
+}
+
+/// What became of the event of the last tick, with a link to the event unless it is gone.
+fn outcome(visit: &Visit, event: &CronEventJson) -> Markup {
+    html! {
+        @if event.state == EventState::Gone {
+            span.quiet { "completed or removed" } " " code { (event.id) }
+        } @else {
+            @if event.is_retrying() { (badge(Tone::Waiting, "retrying")) } @else { (state_badge(event.state)) }
+            " " (event_link(visit, event.id))
+        }
     }
 }
 
@@ -129,6 +144,7 @@ fn about(visit: &Visit, cron: &CronJson) -> Markup {
             }),
         ),
         ("Last tick", Some(moment_or(cron.last, "never"))),
+        ("What came of it", cron.last_event.as_ref().map(|event| outcome(visit, event))),
         ("Events so far", Some(html! { (number(cron.ticks)) })),
         ("Missed ticks", Some(html! { (missed) })),
         ("Made", Some(html! { (moment(cron.created_at)) " by " (cron.created_by) })),

@@ -19,7 +19,7 @@ page_query!(CronsQuery, 128);
 
 /// List the crons of a canvas
 ///
-/// Sorted by name and without their values, each with its next tick.
+/// Sorted by name and without their values, each with its next tick and the event of its last.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/cron", operation_id = "list_crons", tag = "cron",
     params(CronsQuery),
     responses((status = 200, description = "A page of crons", body = List<CronJson>)))]
@@ -35,7 +35,7 @@ pub(crate) async fn list(
 
 /// Show a cron
 ///
-/// With its next five ticks. Its value needs the scope `values`.
+/// With its next five ticks and the event of its last. Its value needs the scope `values`.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "show_cron", tag = "cron",
     responses((status = 200, description = "The cron", body = CronJson)))]
 pub(crate) async fn one(Call { api, caller }: Call, CronPath(name): CronPath) -> Answer<CronJson> {

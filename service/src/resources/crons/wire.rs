@@ -6,9 +6,10 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::resources::events::wire::EventState;
 use crate::resources::wire::HIDDEN;
 use wakeq::EventError;
-use wakeq::crons::{CronSchedule, InvalidSchedule};
+use wakeq::crons::{CronEvent, CronEventState, CronSchedule, InvalidSchedule};
 
 /// A cron to be created or replaced.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -86,6 +87,8 @@ pub(crate) struct CronJson {
     pub(crate) next: Vec<CronTickJson>,
     /// The last tick.
     pub(crate) last: Option<DateTime<Utc>>,
+    /// The event of the last tick, and what became of it.
+    pub(crate) last_event: Option<CronEventJson>,
     /// Number of events emitted for ticks, including those ahead of their ticks and excluding those
     /// that were withdrawn.
     #[schema(minimum = 0)]
@@ -114,6 +117,18 @@ pub(crate) struct CronTickJson {
     /// The time in the cron's time zone.
     #[schema(example = "2030-01-31T08:30:00+01:00")]
     pub(crate) local: DateTime<FixedOffset>,
+}
+
+/// The event of a cron's last tick, and what became of it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = CronEvent)]
+pub(crate) struct CronEventJson {
+    pub(crate) id: Uuid,
+    /// `gone` if the event is kept nowhere: it completed, or was cancelled, purged or deleted.
+    pub(crate) state: EventState,
+    /// Retries so far: failed attempts that another one follows. 0 if the event is gone.
+    #[schema(minimum = 0)]
+    pub(crate) retries: i32,
 }
 
 /// The event of a cron that was run now.
@@ -180,6 +195,25 @@ impl CronJson {
     }
 }
 
+impl CronEventJson {
+    /// Whether an attempt has failed and the event waits for the next one.
+    pub(crate) fn is_retrying(&self) -> bool {
+        self.retries > 0 && matches!(self.state, EventState::Ready | EventState::Delayed)
+    }
+}
+
+impl From<CronEvent> for CronEventJson {
+    fn from(CronEvent { id, state, retries, .. }: CronEvent) -> Self {
+        let state = match state {
+            CronEventState::Live(state) => EventState::from(state),
+            CronEventState::Dead => EventState::Dead,
+            CronEventState::Ended(outcome) => EventState::from(outcome),
+            CronEventState::Gone => EventState::Gone,
+        };
+        Self { id: id.0, state, retries }
+    }
+}
+
 impl From<wakeq::crons::Cron> for CronJson {
     fn from(cron: wakeq::crons::Cron) -> Self {
         let pause = |wakeq::crons::CronPause { since, by, reason }| CronPauseJson { since, by, reason };
@@ -195,6 +229,7 @@ impl From<wakeq::crons::Cron> for CronJson {
             paused: cron.paused.map(pause),
             next: cron.next.into_iter().map(tick).collect(),
             last: cron.last,
+            last_event: cron.last_event.map(CronEventJson::from),
             ticks: cron.ticks,
             created_by: cron.created_by,
             created_at: cron.created_at,

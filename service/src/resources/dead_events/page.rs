@@ -94,7 +94,7 @@ async fn found(visit: &Visit, filter: &Filter) -> Result<Markup, Problem> {
 
 /// Dead events, one a line; with boxes for the form that does something with those selected.
 fn listed(visit: &Visit, events: &[DeadEventJson], is_selectable: bool) -> Markup {
-    let mut head = vec!["Event", "Died", "Handler", "Why", "Error", ">Failed", "Tags"];
+    let mut head = vec!["Event", "Died", "Handler", "Why", "Error", ">Retries", "Tags"];
     if is_selectable {
         head.insert(0, "Select");
     }

@@ -66,7 +66,7 @@ pub(crate) async fn list(
         error_group: query.error_group.map(ErrorGroupId),
         ..common_filter!(query)
     };
-    caller.may_list(&api, "list_dead_events", &filter)?;
+    caller.may_list(&api, "list_dead_events", (&filter, true))?;
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
     let admin = caller.admin(&api, Scope::Read);
     Ok(Json(admin.search_dead(caller.canvas, &filter, cursor.as_ref(), limit).await?.into()))

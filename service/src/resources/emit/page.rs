@@ -9,11 +9,10 @@ use maud::html;
 use crate::access::Scope;
 use crate::http::problem::{Kind, Problem};
 use crate::page::form;
-use crate::page::time::now;
 use crate::page::view::{Done, View};
 use crate::page::visit::Visit;
 use crate::resources::emit::wire::{EmittedJson, UniqueOutcomeJson};
-use read::Fields;
+use read::GivenFields;
 
 const UNTIL: [(&str, &str); 2] = [("", "while it waits"), ("ended", "until it has ended")];
 
@@ -26,21 +25,21 @@ pub(crate) async fn show(visit: Visit) -> Result<View, Problem> {
         let words = "a new event takes the scope `emit`: ask an admin for a key that has it";
         return Err(Problem::new(Kind::Forbidden, words));
     }
-    let given = Fields::new(visit.parameters());
+    let given = GivenFields::new(visit.parameters());
     Ok(filled(&visit, &given))
 }
 
 /// Emits the event, or shows the form again with what is wrong.
 pub(crate) async fn emit(visit: Visit, Form(pairs): Form<Vec<(String, String)>>) -> Response {
-    let given = Fields::new(pairs);
+    let given = GivenFields::new(pairs);
     match emitted(&visit, &given).await {
         Ok(done) => done.into_response(),
         Err(problem) => filled(&visit, &given).refused(&problem).into_response(),
     }
 }
 
-async fn emitted(visit: &Visit, given: &Fields) -> Result<Done, Problem> {
-    let event = given.event(now())?;
+async fn emitted(visit: &Visit, given: &GivenFields) -> Result<Done, Problem> {
+    let event = given.event(visit.sent_at())?;
     let emitted: EmittedJson = visit.ask(&["events"]).once().post(&event).await?;
     let said = match emitted.outcome {
         Some(UniqueOutcomeJson::Kept) => "Nothing was added: this event has the unique key already.",
@@ -51,7 +50,7 @@ async fn emitted(visit: &Visit, given: &Fields) -> Result<Done, Problem> {
     Ok(Done::new(visit.link(&["events", &emitted.id.to_string()]), said))
 }
 
-fn filled(visit: &Visit, given: &Fields) -> View {
+fn filled(visit: &Visit, given: &GivenFields) -> View {
     let text = |name, label, placeholder| form::text(name, label, given.get(name), placeholder);
     let fields = html! {
         (text("name", "Handler", "send-email"))

@@ -67,7 +67,7 @@ fn listed(visit: &Visit, events: &List<EndedEventJson>) -> Markup {
         return empty("No event like that is kept.", next);
     }
     let head = [
-        "Event", "Outcome", "Handler", "Ended", "Emitted", ">Took", ">Started", ">Failed", "Worker",
+        "Event", "Outcome", "Handler", "Ended", "Emitted", ">Took", ">Started", ">Retries", "Worker",
         "Object", "Kept",
     ];
     html! {

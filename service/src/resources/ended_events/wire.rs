@@ -40,7 +40,7 @@ pub(crate) struct EndedEventJson {
     /// How often the event was started.
     #[schema(minimum = 0)]
     pub(crate) claims: u32,
-    /// Failed attempts.
+    /// Retries: failed attempts that another one followed.
     #[schema(minimum = 0)]
     pub(crate) retries: i32,
     /// Claims that were lost because a worker died or stalled.

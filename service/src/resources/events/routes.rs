@@ -87,7 +87,7 @@ pub(crate) async fn list(
     if filter.states.contains(&EventState::Dead) {
         return Err(Problem::bad_request("dead events are listed at `/dead-events`: leave `dead` out"));
     }
-    caller.may_list(&api, "list_events", &filter)?;
+    caller.may_list(&api, "list_events", (&filter, false))?;
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
     Ok(Json(
         caller.admin(&api, Scope::Read).events(caller.canvas, &filter, cursor.as_ref(), limit).await?.into(),
@@ -147,7 +147,8 @@ pub(crate) async fn count(
         error_group: query.error_group.map(ErrorGroupId),
         ..common_filter!(query)
     };
-    caller.may_list(&api, "count_events", &filter)?;
+    let of_dead = filter.states == [EventState::Dead];
+    caller.may_list(&api, "count_events", (&filter, of_dead))?;
     let cursor = paging::cursor(query.cursor.as_deref())?;
     let admin = caller.admin(&api, Scope::Read);
     Ok(Json(admin.count_events(caller.canvas, &filter, cursor.as_ref()).await?.into()))

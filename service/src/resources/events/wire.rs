@@ -39,7 +39,7 @@ pub(crate) struct EventSummaryJson {
     pub(crate) enqueued_at: DateTime<Utc>,
     /// When the event is due.
     pub(crate) delay_until: DateTime<Utc>,
-    /// Failed attempts.
+    /// Retries so far: failed attempts that another one follows.
     #[schema(minimum = 0)]
     pub(crate) retries: i32,
     /// Claims that were lost because a worker died or stalled; for a pulled copy, leases that
@@ -93,7 +93,8 @@ pub(crate) enum EventState {
     Failed,
     /// Cancelled, and kept.
     Cancelled,
-    /// Completed, cancelled or purged; known because its chosen id is remembered.
+    /// Completed, cancelled or purged; known because its chosen id is remembered, or because it is
+    /// the last one of its cron.
     Gone,
 }
 
@@ -168,7 +169,7 @@ pub(crate) struct EventDetail {
     /// The limit that the event waits for: a place of it, or a start that its rate allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<LimitWaitJson>,
-    /// Failed attempts.
+    /// Retries so far: failed attempts that another one follows.
     #[schema(minimum = 0)]
     pub(crate) retries: i32,
     /// Claims that were lost because a worker died or stalled; for a pulled copy, leases that

@@ -30,7 +30,7 @@ enum GroupVerb {
     /// List the consumer groups with their lag
     List(TableArgs),
     /// Show a group: its subscribers, and the owner, position and lag of each source
-    Show(One),
+    Show(OneGroup),
     /// Reset a group's position in the log
     Reset(Reset),
     /// List a group's dead events, latest first
@@ -49,7 +49,7 @@ enum GroupVerb {
 }
 
 #[derive(Args)]
-struct One {
+struct OneGroup {
     /// The group's name
     name: Name,
     #[command(flatten)]
@@ -111,7 +111,7 @@ impl Groups {
                 let request = Request::get(&["groups"]).everywhere();
                 table.print(context, request, head, "no groups", row).await
             }
-            GroupVerb::Show(One { name, json }) => {
+            GroupVerb::Show(OneGroup { name, json }) => {
                 json.print(&context.call(at(Request::get, &name, &[])).await?, print)
             }
             GroupVerb::Reset(command) => command.run(context).await,

@@ -147,6 +147,7 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
         (around.pulled())
         @if !handler.rules.is_empty() { h2 { "What stops it" } (rules::listed(&visit, &handler.rules)) }
         (history.show())
+        (history.spread())
         (around.limits(&visit))
         h2 { "Targets" }
         (targets::of_handler(&visit, &handler))

@@ -162,7 +162,8 @@ pub(crate) struct DepthQuery {
 /// Count the events that are due and free to run
 ///
 /// For autoscalers. Says how many events could run now with more workers. It is cheap however many
-/// are waiting, because it counts up to 10,000, without events that a rule holds.
+/// are waiting, because it counts up to 10,000, without events that a rule holds or that wait for a
+/// limit.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/depth", operation_id = "depth", tag = "handlers",
     params(DepthQuery),
     responses((status = 200, description = "The depth at present", body = DepthJson)))]
@@ -177,7 +178,7 @@ pub(crate) async fn depth(
 /// Count the events of all canvases that are due and free to run
 ///
 /// For autoscalers of workers that serve all canvases. Reads about 20,000 due events, of at most
-/// 1,000 handlers of a canvas, without events that a rule holds.
+/// 1,000 handlers of a canvas, without events that a rule holds or that wait for a limit.
 #[utoipa::path(get, path = "/v1/admin/depth", operation_id = "total_depth", tag = "handlers",
     params(DepthQuery),
     responses((status = 200, description = "The depth at present", body = DepthJson)))]

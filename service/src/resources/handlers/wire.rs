@@ -70,7 +70,8 @@ impl Handler {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Depth)]
 pub(crate) struct DepthJson {
-    /// Events that are due and free to run: not running, and not held by a rule.
+    /// Events that are due and free to run: not running, not held by a rule, and not waiting for a
+    /// limit.
     #[schema(minimum = 0)]
     pub(crate) depth: u64,
     /// Whether there may be more: at most 10,000 events of a canvas are counted, and about 20,000

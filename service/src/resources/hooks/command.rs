@@ -27,9 +27,9 @@ enum HookVerb {
     /// List the hooks of the canvas
     List(TableArgs),
     /// Show one hook
-    Show(One),
+    Show(OneHook),
     /// Delete a hook; webhooks for it are refused from then on
-    Delete(One),
+    Delete(OneHook),
 }
 
 #[derive(Args)]
@@ -60,7 +60,7 @@ struct PutHookArgs {
 }
 
 #[derive(Args)]
-struct One {
+struct OneHook {
     /// The hook's name
     name: Name,
     #[command(flatten)]
@@ -75,11 +75,11 @@ impl Hooks {
                 let head = ["NAME", "KIND", "HANDLER", "CHANGED", "BY"];
                 list.print(context, Request::get(&["hooks"]), head, "no hooks", row).await
             }
-            HookVerb::Show(One { name, json }) => {
+            HookVerb::Show(OneHook { name, json }) => {
                 let hook: HookJson = context.call(Request::get(&["hooks", name.as_str()])).await?;
                 json.print(&hook, print)
             }
-            HookVerb::Delete(One { name, json }) => {
+            HookVerb::Delete(OneHook { name, json }) => {
                 context.send(Request::delete(&["hooks", name.as_str()]).silent()).await?;
                 json.print(&serde_json::json!({ "name": name.as_str() }), |_| {
                     show::line(format_args!("hook {name} is deleted"))

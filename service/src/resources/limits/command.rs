@@ -38,7 +38,7 @@ enum LimitVerb {
 
 /// Whose limits they are.
 #[derive(Args, Clone, Copy)]
-struct Owner {
+struct OwnerArg {
     /// The operator's: of a handler over all canvases together, and otherwise the default of each
     /// canvas
     #[arg(long)]
@@ -69,7 +69,7 @@ struct SetLimit {
     #[arg(long, value_name = "N", requires = "concurrency")]
     waiting_max: Option<u32>,
     #[command(flatten)]
-    owner: Owner,
+    owner: OwnerArg,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -77,7 +77,7 @@ struct SetLimit {
 #[derive(Args)]
 struct ListLimits {
     #[command(flatten)]
-    owner: Owner,
+    owner: OwnerArg,
     #[command(flatten)]
     table: TableArgs,
 }
@@ -88,7 +88,7 @@ struct ShowLimit {
     #[arg(value_parser = limit_name)]
     name: LimitName,
     #[command(flatten)]
-    owner: Owner,
+    owner: OwnerArg,
     #[command(flatten)]
     uses: ListArgs,
     #[command(flatten)]
@@ -101,7 +101,7 @@ struct RemoveLimit {
     #[arg(value_parser = limit_name)]
     name: LimitName,
     #[command(flatten)]
-    owner: Owner,
+    owner: OwnerArg,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -165,7 +165,7 @@ impl Limits {
     }
 }
 
-impl Owner {
+impl OwnerArg {
     fn at(self, request: Request) -> Request {
         if self.all_canvases { request.everywhere() } else { request }
     }
@@ -212,7 +212,7 @@ fn print(Shown { limit, uses }: &Shown) -> anyhow::Result<()> {
     }
     field("changed", format_args!("{} by {}", moment(limit.updated_at), limit.updated_by))?;
     let head = ["COUNTED", ">RUNNING", ">WAITING", "NEXT START", "RUNS"];
-    Table::of(head, uses.items.iter().map(use_row)).print("nothing is in use of it")?;
+    Table::of(head, uses.items.iter().map(|used| use_row(limit, used))).print("nothing is in use of it")?;
     show::note_of_more(uses.next_cursor.as_deref());
     Ok(())
 }
@@ -221,7 +221,7 @@ fn row(limit: &LimitJson) -> [String; 4] {
     [limit.name.clone(), allowed(limit), moment(limit.updated_at), limit.updated_by.clone()]
 }
 
-fn use_row(used: &LimitUseJson) -> [String; 5] {
+fn use_row(limit: &LimitJson, used: &LimitUseJson) -> [String; 5] {
     let mut holders: Vec<String> = used.holders.iter().take(HOLDERS_SHOWN).map(ToString::to_string).collect();
     if used.running as usize > holders.len() {
         holders.push("…".to_owned());
@@ -230,7 +230,7 @@ fn use_row(used: &LimitUseJson) -> [String; 5] {
         used.name.clone(),
         used.running.to_string(),
         used.waiting.to_string(),
-        used.next_start.map_or_else(|| "now".to_owned(), moment),
+        used.next_start.map_or_else(|| limit.start_without_time(used).to_owned(), moment),
         holders.join(" "),
     ]
 }
@@ -253,6 +253,36 @@ mod tests {
         for text in ["", "5", "/s", "5/", "-1/s", "5/x", "five/s", "5/s/s", "5 / "] {
             assert_eq!(read(text), None, "{text}");
         }
+    }
+
+    /// It says so only if a rate lets an event start now, and there is a place for it.
+    #[test]
+    fn the_next_start_is_now_only_if_one_may_start() {
+        let at = chrono::DateTime::UNIX_EPOCH;
+        let shown = |concurrency, rate, running, next_start| {
+            let limit = LimitJson {
+                name: "customer".to_owned(),
+                concurrency,
+                rate,
+                on_full: OnFull::Wait.into(),
+                waiting_max: None,
+                default: false,
+                created_at: at,
+                created_by: "ada".to_owned(),
+                updated_at: at,
+                updated_by: "ada".to_owned(),
+            };
+            let name = "customer:7".to_owned();
+            let used = LimitUseJson { name, running, holders: Vec::new(), waiting: 3, next_start };
+            use_row(&limit, &used)[3].clone()
+        };
+        let rate = Some(RateJson { count: 5, period_s: 1.0, burst: None });
+        assert_eq!(shown(Some(2), None, 2, None), "-");
+        assert_eq!(shown(Some(2), None, 1, None), "-");
+        assert_eq!(shown(Some(2), rate, 2, None), "-");
+        assert_eq!(shown(Some(2), rate, 1, None), "now");
+        assert_eq!(shown(None, rate, 0, None), "now");
+        assert_eq!(shown(Some(2), rate, 2, Some(at)), moment(at));
     }
 
     #[test]

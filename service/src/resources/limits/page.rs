@@ -24,6 +24,8 @@ use crate::resources::wire::List;
 
 /// How many limits a page lists, each of which is asked for its use; how many at once.
 const LISTED: usize = 20;
+/// How many keys of each of them are looked at.
+const KEYS: usize = 25;
 const AT_ONCE: usize = 4;
 
 /// The limits of the canvas, or with `of=operator` those of the operator.
@@ -70,7 +72,7 @@ async fn uses_of(
 ) -> Result<Vec<List<LimitUseJson>>, Problem> {
     let ask = |limit: &LimitJson| {
         let ask = owner.ask(visit, &["limits", &limit.name, "uses"]);
-        ask.query("limit", 100).shared::<List<LimitUseJson>>()
+        ask.query("limit", KEYS).shared::<List<LimitUseJson>>()
     };
     let asks: Vec<_> = limits.iter().map(ask).collect();
     let answers: Vec<_> = iter(asks).buffered(AT_ONCE).collect().await;
@@ -113,7 +115,7 @@ fn row(visit: &Visit, owner: Owner, limit: &LimitJson, uses: &List<LimitUseJson>
             td.number { (more) (number(running)) }
             td.number { (more) (number(waiting)) }
             td.number { (more) (uses.items.len()) }
-            td { (moment_or(next, "now")) }
+            td { (moment_or(next, if limit.rate.is_some() { "now" } else { "-" })) }
         }
     }
 }
@@ -218,7 +220,7 @@ fn used(visit: &Visit, owner: Owner, limit: &LimitJson, uses: &List<LimitUseJson
                         td { (used.name) (alone(visit, owner, limit, used)) }
                         td { (places(limit, used)) }
                         td.number { (number(used.waiting)) }
-                        td { (moment_or(used.next_start, "now")) }
+                        td { (moment_or(used.next_start, limit.start_without_time(used))) }
                         td { (holders_of(visit, owner, used)) }
                     }
                 }

@@ -210,6 +210,13 @@ impl LimitJson {
         let Self { concurrency, rate, on_full, waiting_max, .. } = *self;
         PutLimit { concurrency, rate, on_full: Some(on_full), waiting_max }.read()
     }
+
+    /// What is shown as the next start under a name if its rate gives no time: nothing without a
+    /// rate, or where a place has to become free first.
+    pub(crate) fn start_without_time(&self, used: &LimitUseJson) -> &'static str {
+        let is_full = self.concurrency.is_some_and(|places| used.running >= places);
+        if self.rate.is_none() || is_full { "-" } else { "now" }
+    }
 }
 
 /// For lists, which have no limit of another canvas.

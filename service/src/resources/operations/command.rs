@@ -40,13 +40,13 @@ enum OperationVerb {
     /// List the operations of the canvas, latest first; ended ones are kept for 14 days
     List(TableArgs),
     /// Show an operation, and how far it has come
-    Show(One),
+    Show(OneOperation),
     /// Cancel an operation; what it has done stays
-    Cancel(One),
+    Cancel(OneOperation),
 }
 
 #[derive(Args)]
-struct One {
+struct OneOperation {
     /// The operation's id
     id: Uuid,
     #[command(flatten)]
@@ -164,10 +164,10 @@ impl Operations {
                 let head = ["OPERATION", "KIND", "STATE", ">CHANGED", ">SKIPPED", "BEGUN", "BY"];
                 table.print(context, Request::get(&["operations"]), head, "no operations", row).await
             }
-            OperationVerb::Show(One { id, json }) => {
+            OperationVerb::Show(OneOperation { id, json }) => {
                 json.print(&context.client().await?.operation(id).await?, print)
             }
-            OperationVerb::Cancel(One { id, json }) => {
+            OperationVerb::Cancel(OneOperation { id, json }) => {
                 let request = Request::delete(&["operations", &id.to_string()]).silent();
                 json.print(&context.call(request).await?, print)
             }

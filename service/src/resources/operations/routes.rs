@@ -102,7 +102,10 @@ pub(crate) async fn list(
     Parameters(query): Parameters<PageQuery>,
 ) -> Answer<List<OperationJson>> {
     let (limit, cursor) = query.read()?;
-    Ok(Json(api.admin.operations(caller.canvas, cursor.as_ref(), limit).await?.into()))
+    let mut page: List<OperationJson> =
+        api.admin.operations(caller.canvas, cursor.as_ref(), limit).await?.into();
+    page.items = page.items.into_iter().map(|operation| shown(&caller, operation)).collect();
+    Ok(Json(page))
 }
 
 /// Show an operation
@@ -115,7 +118,7 @@ pub(crate) async fn one(
     Call { api, caller }: Call,
     OperationPath(id): OperationPath,
 ) -> Answer<OperationJson> {
-    Ok(Json(api.admin.operation(caller.canvas, id).await?.into()))
+    Ok(Json(shown(&caller, api.admin.operation(caller.canvas, id).await?.into())))
 }
 
 /// Cancel an operation
@@ -129,5 +132,12 @@ pub(crate) async fn cancel(
     Call { api, caller }: Call,
     OperationPath(id): OperationPath,
 ) -> Answer<OperationJson> {
-    Ok(Json(api.admin.cancel_operation(caller.canvas, id, &caller.actor()).await?.into()))
+    let operation = api.admin.cancel_operation(caller.canvas, id, &caller.actor()).await?;
+    Ok(Json(shown(&caller, operation.into())))
+}
+
+/// An operation as this caller may see it: with its counts, what its filter asks for in values
+/// tells of them.
+fn shown(caller: &Caller, operation: OperationJson) -> OperationJson {
+    if caller.sees_values() { operation } else { operation.hidden() }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::resources::wire::HIDDEN;
 use wakeq::EventId;
 use wakeq::control::{
     ErrorGroupId, EventFilter, EventState, NewOperation, Operation, OperationKind, OperationPreview,
@@ -313,6 +314,16 @@ fn all<T: std::str::FromStr<Err: std::fmt::Display>>(texts: &[String]) -> Result
 
 fn texts<T: ToString>(items: &[T]) -> Vec<String> {
     items.iter().map(T::to_string).collect()
+}
+
+impl OperationJson {
+    /// For callers that may not see values: that its filter asks for them, and not what it asks.
+    pub(crate) fn hidden(mut self) -> Self {
+        for asked in [&mut self.filter.value, &mut self.filter.value_text].into_iter().flatten() {
+            HIDDEN.clone_into(asked);
+        }
+        self
+    }
 }
 
 impl From<EventFilter> for OperationFilter {

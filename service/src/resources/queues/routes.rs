@@ -23,8 +23,9 @@ use wakeq::{CanvasId, Name};
 /// From now on, the queue receives a copy of every event, on any canvas, if a pattern is found in
 /// its topic (`canvas:module:name`). The copy is added in the transaction of the emit.
 ///
-/// Without a target, functions of workers process the queue, and an existing target is removed.
-/// Repeating the request changes nothing. A generated secret is shown only in this response.
+/// Without a target, functions of workers process the queue, and an existing target is removed. A
+/// target is sent what is in the events, so it takes the scope `values`, too. Repeating the request
+/// changes nothing. A generated secret is shown only in this response.
 #[utoipa::path(put, path = "/v1/admin/queues/{queue}", operation_id = "put_queue", tag = "queues",
     request_body = PutQueue, responses(
     (status = 200, description = "The existing queue was replaced", body = PutQueueAnswer),
@@ -37,6 +38,8 @@ pub(crate) async fn put(
 ) -> Result<(StatusCode, Json<PutQueueAnswer>), Problem> {
     let new = queue.read().map_err(Problem::invalid)?;
     if let Some(target) = &new.target {
+        // It receives the events of every canvas.
+        caller.may_see_values()?;
         api.check_target(CanvasId::OF_QUEUES, target)?;
     }
     let put = api.admin.put_queue(&name, &new, &caller.actor()).await?;

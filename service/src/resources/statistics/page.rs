@@ -1,13 +1,15 @@
 //! What happened to events in the last hour, day or fortnight, as pages show it: the choice of the
 //! time, charts, and the numbers behind them.
 
+mod spread;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 
 use crate::http::problem::Problem;
 use crate::page::chart::{Series, columns};
 use crate::page::parts::{number, table};
-use crate::page::time::{length, now};
+use crate::page::time::{length, now, on_the_clock};
 use crate::page::visit::Visit;
 use crate::resources::statistics::wire::{StatisticsJson, TimesJson};
 
@@ -128,6 +130,11 @@ impl History {
         }
     }
 
+    /// How the times of single attempts are spread.
+    pub(crate) fn spread(&self) -> Markup {
+        spread::spread(&self.whole.bins)
+    }
+
     fn ended(&self) -> Markup {
         let StatisticsJson { completed, failed, dead, .. } = &self.steps;
         let series = [
@@ -141,24 +148,31 @@ impl History {
             total(failed),
             total(dead)
         );
-        html! { div { (columns("Ended", &words, &series, most)) p.quiet { (words) } } }
+        html! { div { (columns("Ended", &words, &series, most, &self.ends())) p.quiet { (words) } } }
     }
 
     fn emitted(&self) -> Markup {
         let emitted = &self.steps.emitted;
         let series = [Series { label: "emitted", class: "emitted", values: counts(emitted) }];
         let words = format!("{} emitted", total(emitted));
-        html! { div { (columns("Emitted", &words, &series, most)) p.quiet { (words) } } }
+        html! { div { (columns("Emitted", &words, &series, most, &self.ends())) p.quiet { (words) } } }
     }
 
     fn waited(&self) -> Markup {
         let words = in_words("events had been due for", &self.whole.wait);
-        columns("Waiting time", &words, &percentiles(&self.steps.wait), longest)
+        columns("Waiting time", &words, &percentiles(&self.steps.wait), longest, &self.ends())
     }
 
     fn ran(&self) -> Markup {
         let words = in_words("attempts took", &self.whole.run);
-        columns("Running time", &words, &percentiles(&self.steps.run), longest)
+        columns("Running time", &words, &percentiles(&self.steps.run), longest, &self.ends())
+    }
+
+    /// When the first step begins and the last one ends.
+    fn ends(&self) -> [Markup; 2] {
+        let (first, last) = (self.steps.at.first(), self.steps.at.last());
+        let end = last.and_then(|last| last.checked_add_signed(TimeDelta::seconds(self.span.step_s)));
+        [first.copied(), end].map(|at| at.map_or_else(|| html! {}, on_the_clock))
     }
 
     fn times(&self) -> Markup {
@@ -287,6 +301,21 @@ mod tests {
                 None,
             ]
         );
+    }
+
+    /// Of the last fortnight: its last step has six hours.
+    #[test]
+    fn charts_say_when_they_begin_and_end() {
+        let at = |text: &str| text.parse::<DateTime<Utc>>().unwrap();
+        let at = vec![at("2030-05-06T18:00:00Z"), at("2030-05-20T12:00:00Z")];
+        let steps = StatisticsJson { at, ..StatisticsJson::default() };
+        let history = History { span: &SPANS[2], steps, whole: StatisticsJson::default(), before: None };
+        let chart = history.emitted().into_string();
+        for end in ["2030-05-06 18:00:00 UTC", "2030-05-20 18:00:00 UTC"] {
+            assert!(chart.contains(&format!("data-exact>{end}</time></span>")), "{end}: {chart}");
+        }
+        let none = History { steps: StatisticsJson::default(), ..history };
+        assert!(none.ran().into_string().contains("<p class=\"axis\"><span></span><span></span></p>"));
     }
 
     #[test]

@@ -22,11 +22,11 @@ enum WorkerVerb {
     /// List the worker processes; those that were killed are listed for a day
     List(TableArgs),
     /// Show a worker: its handlers, and what it runs
-    Show(One),
+    Show(OneWorker),
 }
 
 #[derive(Args)]
-struct One {
+struct OneWorker {
     /// The worker's name
     name: Name,
     /// This instance of it [default: the one that was seen last]
@@ -44,7 +44,7 @@ impl Workers {
                 let request = Request::get(&["workers"]).everywhere();
                 table.print(context, request, head, "no workers", row).await
             }
-            WorkerVerb::Show(One { name, instance, json }) => {
+            WorkerVerb::Show(OneWorker { name, instance, json }) => {
                 let request = Request::get(&["workers", name.as_str()]).everywhere();
                 json.print(&context.call(request.query("instance", instance)).await?, print)
             }

@@ -143,13 +143,24 @@ impl ServiceStore {
         let query = sqlx::query_as!(
             CrowdedLimit,
             r#"with recursive waited as (
-                   (select canvas_id, name, 1 as number from wakeq.limit_waits where woken_at is null
+                   (select canvas_id, name, 1 as number from (
+                       (select canvas_id, name from wakeq.limit_waits where woken_at is null
+                         order by canvas_id, name limit 1)
+                        union all
+                       (select canvas_id, name from wakeq.limit_waits where woken_at is not null
+                         order by canvas_id, name limit 1)) as first
                      order by canvas_id, name limit 1)
                     union all
                    select next.canvas_id, next.name, n.number + 1 from waited n, lateral (
-                       select w.canvas_id, w.name from wakeq.limit_waits w
-                        where (w.canvas_id, w.name) > (n.canvas_id, n.name) and w.woken_at is null
-                        order by w.canvas_id, w.name limit 1) as next
+                       select o.canvas_id, o.name from (
+                           (select w.canvas_id, w.name from wakeq.limit_waits w
+                             where (w.canvas_id, w.name) > (n.canvas_id, n.name) and w.woken_at is null
+                             order by w.canvas_id, w.name limit 1)
+                            union all
+                           (select w.canvas_id, w.name from wakeq.limit_waits w
+                             where (w.canvas_id, w.name) > (n.canvas_id, n.name) and w.woken_at is not null
+                             order by w.canvas_id, w.name limit 1)) as o
+                        order by o.canvas_id, o.name limit 1) as next
                     where n.number < 1000
                )
                select n.name as "name!",
@@ -157,8 +168,13 @@ impl ServiceStore {
                                        else 'canvas ' || n.canvas_id end as "place!"
                  from waited n
                 where exists (
-                    select from wakeq.limit_waits w
-                     where w.canvas_id = n.canvas_id and w.name = n.name and w.woken_at is null offset $1)
+                    select from (
+                        (select from wakeq.limit_waits w
+                          where w.canvas_id = n.canvas_id and w.name = n.name and w.woken_at is null limit $1::bigint + 1)
+                         union all
+                        (select from wakeq.limit_waits w
+                          where w.canvas_id = n.canvas_id and w.name = n.name and w.woken_at is not null limit $1::bigint + 1)
+                        ) as halves offset $1)
                 order by n.canvas_id, n.name limit 20"#,
             crowd
         );

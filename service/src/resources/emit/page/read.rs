@@ -25,9 +25,9 @@ const MORE: [&str; 12] = [
 ];
 
 /// The fields as they were filled in.
-pub(super) struct Fields(Vec<(String, String)>);
+pub(super) struct GivenFields(Vec<(String, String)>);
 
-impl Fields {
+impl GivenFields {
     pub(super) fn new(pairs: Vec<(String, String)>) -> Self {
         Self(pairs)
     }
@@ -125,8 +125,8 @@ fn seconds(name: &str, text: &str) -> Result<f64, Problem> {
 mod tests {
     use super::*;
 
-    fn fields(pairs: &[(&str, &str)]) -> Fields {
-        Fields(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    fn fields(pairs: &[(&str, &str)]) -> GivenFields {
+        GivenFields(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     }
 
     fn now() -> DateTime<Utc> {

@@ -32,7 +32,7 @@ pub(super) enum Keep {
 }
 
 /// A CloudEvent, in whatever mode it arrived.
-struct CloudEvent<'a> {
+struct ReceivedCloudEvent<'a> {
     attributes: Attributes,
     data: Data<'a>,
     /// Its full text, if it arrived in JSON format.
@@ -49,7 +49,7 @@ enum Data<'a> {
 
 /// One CloudEvent in JSON format.
 pub(super) fn structured(text: &str, keep: Keep, draft: &Draft) -> Result<Event, Refusal> {
-    Ok(CloudEvent::from_json(json::value(text)?)?.event(keep, draft)?)
+    Ok(ReceivedCloudEvent::from_json(json::value(text)?)?.event(keep, draft)?)
 }
 
 /// CloudEvents in JSON batch format; the batch may be empty.
@@ -58,7 +58,7 @@ pub(super) fn batch(text: &str, keep: Keep, draft: &Draft) -> Result<Vec<Event>,
     if events.len() > EVENTS_MAX {
         return Err(Fault::Count { count: events.len(), least: 0, most: EVENTS_MAX }.into());
     }
-    let read = |object| CloudEvent::from_json(object)?.event(keep, draft);
+    let read = |object| ReceivedCloudEvent::from_json(object)?.event(keep, draft);
     let numbered = events.into_iter().enumerate();
     numbered.map(|(at, object)| read(object).map_err(|fault| Refusal::from(fault).of_event(at))).collect()
 }
@@ -77,10 +77,10 @@ pub(super) fn binary(
     }
     let absent = body.is_empty() && !media.is_some_and(MediaType::is_text);
     let data = if absent { Data::Absent } else { Data::Bytes(body.to_owned()) };
-    Ok(CloudEvent { attributes, data, text: None }.event(keep, draft)?)
+    Ok(ReceivedCloudEvent { attributes, data, text: None }.event(keep, draft)?)
 }
 
-impl<'a> CloudEvent<'a> {
+impl<'a> ReceivedCloudEvent<'a> {
     fn from_json(object: &'a RawValue) -> Result<Self, Fault> {
         let (mut attributes, mut data, mut bytes) = (Attributes::default(), None, None);
         for (name, value) in json::fields(object, "a CloudEvent")? {

@@ -64,7 +64,8 @@ pub(crate) struct EmitQuery {
             headers(("location" = Option<String>,
                 description = "The path of the event; not for batches"))),
         (status = 409,
-            description = "An earlier request with this `idempotency-key` is in progress",
+            description = "An earlier request with this `idempotency-key` is in progress, or the `id` was \
+                           chosen before for another handler (`id-taken`)",
             body = Details<'static>, content_type = "application/problem+json"),
         (status = 413, description = "The body or a value is too large",
             body = Details<'static>, content_type = "application/problem+json"),
@@ -99,7 +100,8 @@ pub(crate) async fn one(
     responses(
         (status = 202, description = "All events are committed", body = EmittedBatch),
         (status = 409,
-            description = "An earlier request with this `idempotency-key` is in progress",
+            description = "An earlier request with this `idempotency-key` is in progress, or the `id` was \
+                           chosen before for another handler (`id-taken`)",
             body = Details<'static>, content_type = "application/problem+json"),
         (status = 413, description = "The body or a value is too large",
             body = Details<'static>, content_type = "application/problem+json"),
@@ -135,7 +137,8 @@ pub(crate) async fn batch(
     responses(
         (status = 202, description = "The whole change is committed", body = EmittedBatch),
         (status = 409,
-            description = "An earlier request with this `idempotency-key` is in progress",
+            description = "An earlier request with this `idempotency-key` is in progress, or the `id` was \
+                           chosen before for another handler (`id-taken`)",
             body = Details<'static>, content_type = "application/problem+json"),
         (status = 413, description = "The body, a value or the state is too large",
             body = Details<'static>, content_type = "application/problem+json"),

@@ -129,6 +129,13 @@ impl Filter {
         visit.link_with(path, &others.iter().copied().chain(own).collect::<Vec<_>>())
     }
 
+    /// The address of the list of dead events that are like this, which have no other states.
+    pub(crate) fn link_to_dead(&self, visit: &Visit) -> String {
+        let of_dead = self.0.iter().filter(|(name, _)| !OF_LIVE.contains(name));
+        let own: Vec<_> = of_dead.map(|(name, text)| (*name, text.as_str())).collect();
+        visit.link_with(&["dead-events", "list"], &own)
+    }
+
     /// The parameters of the API's list, with distances as moments before or after `now`.
     pub(crate) fn query(&self, now: DateTime<Utc>) -> Result<Vec<(String, String)>, Problem> {
         self.asked(now, |name| (!OF_DEAD.contains(&name)).then_some(name))

@@ -111,20 +111,29 @@ async fn found(visit: &Visit, filter: &Filter) -> Result<Markup, Problem> {
     let list = list.query("limit", PAGE);
     let count = visit.ask(&["events", "count"]).queries(&query);
     let is_own = filter.searches_values();
-    let listing =
-        async { if is_own { list.get::<List<EventSummaryJson>>().await } else { list.shared().await } };
-    let counting = async {
-        if !filter.is_countable() {
-            return Ok(None);
-        }
-        if is_own { count.get::<EventCountJson>().await.map(Some) } else { count.shared().await.map(Some) }
+    let events: List<EventSummaryJson> = if is_own { list.get().await? } else { list.shared().await? };
+    let is_first = visit.parameter("cursor").is_empty();
+    let count = match counted_by(&events) {
+        _ if !is_first || !filter.is_countable() => None,
+        Some(count) => Some(count),
+        None if is_own => Some(count.get::<EventCountJson>().await?),
+        None => Some(count.shared().await?),
     };
-    let (events, count) = tokio::join!(listing, counting);
-    let (events, count) = (events?, count?);
     if events.items.is_empty() && events.next_cursor.is_none() {
         return Ok(none(visit, filter));
     }
-    Ok(html! { (counted(count.as_ref())) (listed(visit, &events)) })
+    Ok(html! {
+        @if is_first { (counted(count.as_ref())) }
+        (listed(visit, &events))
+    })
+}
+
+/// A first page that is not full has looked at as many events as a count does, and shows all that
+/// match.
+fn counted_by(events: &List<EventSummaryJson>) -> Option<EventCountJson> {
+    let is_all = events.items.len() < PAGE;
+    let (count, next_cursor) = (events.items.len() as u64, events.next_cursor.clone());
+    is_all.then_some(EventCountJson { count, looked_at: events.looked_at.unwrap_or(count), next_cursor })
 }
 
 fn step(now: DateTime<Utc>) -> DateTime<Utc> {
@@ -133,7 +142,7 @@ fn step(now: DateTime<Utc>) -> DateTime<Utc> {
 }
 
 fn none(visit: &Visit, filter: &Filter) -> Markup {
-    let died = filter.link(visit, &["dead-events", "list"], &[]);
+    let died = filter.link_to_dead(visit);
     empty(
         "No event that has not ended is like that.",
         html! {
@@ -165,7 +174,7 @@ fn counted(count: Option<&EventCountJson>) -> Markup {
 
 fn listed(visit: &Visit, events: &List<EventSummaryJson>) -> Markup {
     let is_selectable = is_selectable(visit);
-    let mut head = vec!["Event", "State", "Handler", "Due", "Emitted", ">Failed", "Object", "Tags"];
+    let mut head = vec!["Event", "State", "Handler", "Due", "Emitted", ">Retries", "Object", "Tags"];
     if is_selectable {
         head.insert(0, "Select");
         head.push("Cancel");

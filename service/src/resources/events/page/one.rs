@@ -26,9 +26,9 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
         Err(problem) if problem.kind == Kind::NotFound => return Ok(missing(&visit, id, &problem)),
         Err(problem) => return Err(problem),
     };
-    let limit = limit_of(&visit, &event).await?;
+    let (limit, keys) = tokio::try_join!(limit_of(&visit, &event), keys_of(&visit, &event))?;
     let contents =
-        html! { (state(&event)) (story(&visit, &event, limit.as_deref())) (about(&visit, &event)) };
+        html! { (state(&event)) (story(&visit, &event, limit.as_deref())) (about(&visit, &event, &keys)) };
     let view = View::new(format!("Event {}", event.id)).above(actions(&visit, &event));
     let rest = html! {
         @if !visit.may(Scope::Values) { h2 { "Value" } (hidden()) }
@@ -41,13 +41,37 @@ pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> 
     })
 }
 
-/// The limit that an event waits for: the one of the name that it is counted under, or that of the
-/// family. One over all canvases is an operator's.
+/// The limit that an event waits for, if the person may see it. One over all canvases is an
+/// operator's.
 async fn limit_of(visit: &Visit, event: &EventDetail) -> Result<Option<String>, Problem> {
-    let wait = event.limit.as_ref().filter(|wait| !wait.all_canvases && visit.may(Scope::Read));
-    let Some(wait) = wait else { return Ok(None) };
-    let family = wait.name.split_once(':').map_or("", |(family, _)| family);
-    for name in [wait.name.as_str(), family].into_iter().filter(|name| !name.is_empty()) {
+    match event.limit.as_ref().filter(|wait| !wait.all_canvases && visit.may(Scope::Read)) {
+        Some(wait) => limit_on(visit, &wait.name).await,
+        None => Ok(None),
+    }
+}
+
+/// A key that an emit has named, and the limit that it has, if any that the person may see.
+struct LimitKey<'e> {
+    key: &'e str,
+    limit: Option<String>,
+}
+
+/// The keys that its emit has named: three at most.
+async fn keys_of<'e>(visit: &Visit, event: &'e EventDetail) -> Result<Vec<LimitKey<'e>>, Problem> {
+    let named = event.options.as_ref().map_or(&[][..], |options| options.limits.as_slice());
+    let mut keys = Vec::new();
+    for key in named {
+        let limit = if visit.may(Scope::Read) { limit_on(visit, key).await? } else { None };
+        keys.push(LimitKey { key, limit });
+    }
+    Ok(keys)
+}
+
+/// The limit that is in force for a name under which events are counted: the one of exactly this
+/// name, or that of the family.
+async fn limit_on(visit: &Visit, counted: &str) -> Result<Option<String>, Problem> {
+    let family = counted.split_once(':').map_or("", |(family, _)| family);
+    for name in [counted, family].into_iter().filter(|name| !name.is_empty()) {
         match visit.ask(&["limits", name]).shared::<LimitJson>().await {
             Ok(limit) => return Ok(Some(limit.name)),
             Err(problem) if problem.kind == Kind::NotFound => {}
@@ -104,7 +128,7 @@ fn actions(visit: &Visit, event: &EventDetail) -> Markup {
     }
 }
 
-fn about(visit: &Visit, event: &EventDetail) -> Markup {
+fn about(visit: &Visit, event: &EventDetail, keys: &[LimitKey<'_>]) -> Markup {
     let text = |text: &Option<String>| text.as_ref().map(|text| html! { (text) });
     let handler = event.module.as_deref().zip(event.name.as_deref());
     let handler = handler.map(|(module, name)| handler_link(visit, module, name, event.modifier.as_deref()));
@@ -142,31 +166,42 @@ fn about(visit: &Visit, event: &EventDetail) -> Markup {
             ("Batch", batch),
             ("Copy of", copy),
             ("Unique key", text(&event.unique_key)),
-            ("Failed attempts", Some(html! { (number(event.retries)) })),
+            ("Retries", Some(html! { (number(event.retries)) })),
             ("Lost claims", (event.losses > 0).then(|| html! { (number(event.losses)) })),
             ("Worker", worker),
             ("Last error", error),
             ("Died of", group),
             ("Target", text(&event.target)),
-            ("Trace", event.traceparent.as_deref().map(copied)),
+            ("Trace", event.traceparent.as_deref().map(|parent| traced(visit, parent))),
             ("Outcome of a run", text(&event.outcome)),
             ("Checkpoint", event.checkpoint.as_ref().map(|checkpoint| html! {
                 (number(checkpoint.bytes)) " bytes of JSON, stored " (moment(checkpoint.stored_at))
             })),
         ]))
-        @if let Some(options) = &event.options { (asked_for(visit, options)) }
+        @if let Some(options) = &event.options { (asked_for(visit, options, keys)) }
+    }
+}
+
+/// Its trace, with a link to where that is shown.
+fn traced(visit: &Visit, traceparent: &str) -> Markup {
+    html! {
+        (copied(traceparent))
+        @if let Some(link) = visit.trace_link(traceparent) { " " a href=(link) { "Show the trace" } }
     }
 }
 
 /// What the emit asked for in place of what its handler says.
-fn asked_for(visit: &Visit, options: &OptionsJson) -> Markup {
+fn asked_for(visit: &Visit, options: &OptionsJson, keys: &[LimitKey<'_>]) -> Markup {
     let delays = options.delays_s.as_ref().map(|delays| {
         let delays: Vec<_> = delays.iter().map(|delay| length(*delay)).collect();
         html! { (delays.join(", ")) }
     });
-    let limits = (!options.limits.is_empty()).then(|| {
+    let limits = (!keys.is_empty()).then(|| {
         html! {
-            @for key in &options.limits { span.tag { (key) } }
+            @for LimitKey { key, limit } in keys {
+                @if let Some(limit) = limit { a.tag href=(visit.link(&["limits", limit])) { (key) } }
+                @else { span.tag { (key) } }
+            }
         }
     });
     html! {

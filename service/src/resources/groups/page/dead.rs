@@ -1,6 +1,7 @@
 //! The dead events of a group in the browser.
 
 use axum::Form;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -8,12 +9,15 @@ use serde_json::value::RawValue;
 use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
-use crate::page::parts::{Tone, badge, empty, hidden, json_of_many, number, pager, table};
+use crate::page::parts::{Tone, badge, empty, events, hidden, json_of_many, pager, table};
 use crate::page::time::moment;
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
 use crate::resources::groups::wire::{GroupDeadJson, RedriveGroup, RedrivenGroup};
 use crate::resources::wire::List;
+
+/// How many are counted for the question: as many as a page of the API has.
+const COUNTED_MAX: u32 = 1_000;
 
 /// What a group has given up. It has payloads, so who has looked is recorded, and nothing of it is
 /// live.
@@ -26,7 +30,7 @@ pub(crate) async fn list(visit: Visit, path: PathParts) -> Result<View, Problem>
         div.actions {
             a.button href=(visit.link(&["groups", group])) { "Back to the group" }
             @if may_redrive && !dead.items.is_empty() {
-                (form::button(&visit, &visit.link(&["groups", group, "dead", "redrive"]), "Redrive all"))
+                a.button href=(visit.link(&["groups", group, "dead", "redrive"])) { "Redrive all…" }
             }
         }
         @if is_of_entities(group) {
@@ -107,11 +111,52 @@ fn control(visit: &Visit, group: &str, event: &GroupDeadJson) -> Markup {
     form::change(visit, &action, contents)
 }
 
-/// Which event is redriven: all, if it is empty.
+/// Asks before all are redriven.
+pub(crate) async fn ask_redrive(visit: Visit, path: PathParts) -> Result<View, Problem> {
+    visit.needs_everywhere(Scope::Operate)?;
+    let group = path.get("group");
+    let ask = visit.ask_everywhere(&["groups", group, "dead"]).query("limit", COUNTED_MAX);
+    let dead: List<GroupDeadJson> = ask.get().await?;
+    let view = View::new(format!("Redrive the dead events of {group}"));
+    let back = visit.link(&["groups", group, "dead"]);
+    let count = dead.items.iter().filter(|event| !event.redriven).count();
+    let is_all = dead.next_cursor.is_none();
+    let last = dead.items.iter().map(|event| event.died_at).max().filter(|_| count > 0 || !is_all);
+    let Some(last) = last else {
+        let next = html! { a.button href=(back) { "Back to the dead events" } };
+        return Ok(view.above(empty("There is nothing to redrive.", next)));
+    };
+    let some = format!("{}{}", if is_all { "" } else { "more than " }, events(count as u64));
+    // What dies from now on was not counted, and is left alone.
+    let before = (last + TimeDelta::microseconds(1)).to_rfc3339_opts(SecondsFormat::Micros, true);
+    let (action, fields) =
+        (visit.link(&["groups", group, "dead", "redrive"]), form::hidden("before", &before));
+    let (question, yes) = (format!("Redrive {some} of {group}?"), format!("Redrive {some}"));
+    Ok(view.above(html! {
+        p { "Each is tried again once, after later ones. Those that die from now on are left alone." }
+        (form::confirm(&visit, &action, &question, &yes, &back, fields))
+    }))
+}
+
+/// Which event is redriven, or until when those died that are.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct RedriveForm {
     seq: String,
+    before: String,
+}
+
+impl RedriveForm {
+    fn read(&self) -> Result<RedriveGroup, Problem> {
+        if !self.seq.is_empty() {
+            let words = "an event's log number is a number";
+            let seq = self.seq.parse::<i64>().map_err(|_| Problem::bad_request(words))?;
+            return Ok(RedriveGroup { seq: Some(seq), before: None });
+        }
+        let words = "look first at how many events would be redriven: the page before says it";
+        let before = self.before.parse::<DateTime<Utc>>().map_err(|_| Problem::bad_request(words))?;
+        Ok(RedriveGroup { seq: None, before: Some(before) })
+    }
 }
 
 /// Redrives one of them, or all.
@@ -121,16 +166,9 @@ pub(crate) async fn redrive(
     Form(given): Form<RedriveForm>,
 ) -> Result<Done, Problem> {
     let group = path.get("group");
-    let seq = match given.seq.as_str() {
-        "" => None,
-        seq => {
-            Some(seq.parse::<i64>().map_err(|_| Problem::bad_request("an event's log number is a number"))?)
-        }
-    };
     let ask = visit.ask_everywhere(&["groups", group, "dead", "redrive"]);
-    let RedrivenGroup { redriven, more, .. } = ask.post(&RedriveGroup { seq, before: None }).await?;
-    let events = if redriven == 1 { "1 event".to_owned() } else { format!("{} events", number(redriven)) };
+    let RedrivenGroup { redriven, more, .. } = ask.post(&given.read()?).await?;
     let rest = if more { " There may be more: redrive again." } else { "" };
-    let said = format!("{events} of {group} will be tried again.{rest}");
+    let said = format!("{} of {group} will be tried again.{rest}", events(redriven));
     Ok(Done::new(visit.link(&["groups", group, "dead"]), said))
 }

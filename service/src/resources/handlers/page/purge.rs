@@ -17,7 +17,7 @@ use crate::resources::operations::wire::{
 };
 
 /// How many events are counted for the question.
-const COUNTED_MAX: u64 = 1_000_000;
+const COUNTED_MAX: u64 = 50_000;
 
 /// Until when events were emitted that are deleted: the time at which they were counted.
 #[derive(Default, Deserialize)]
@@ -30,7 +30,7 @@ pub(crate) struct PurgeForm {
 pub(crate) async fn ask(visit: Visit, path: PathParts) -> Result<View, Problem> {
     let (module, name) = (path.get("module"), path.get("name"));
     let count = PurgeRequest { dry_run: true, count_up_to: Some(COUNTED_MAX), ..PurgeRequest::default() };
-    let found: Purged = visit.ask(&["handlers", module, name, "purge"]).post(&count).await?;
+    let found: Purged = visit.ask(&["handlers", module, name, "purge"]).look(&count).await?;
     let view = View::new(format!("Purge {module}/{name}"));
     let back = visit.link(&["handlers", module, name]);
     if found.purged == 0 {

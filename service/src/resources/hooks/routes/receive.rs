@@ -16,11 +16,11 @@ use crate::http::Api;
 use crate::http::body::CompleteBody;
 use crate::http::path::HookPath;
 use crate::http::problem::{Kind, Problem};
-use crate::http::senders::Sender;
+use crate::http::senders::UnverifiedSender;
 use crate::resources::emit::wire::EmittedJson;
 use wakeq::hooks::HookSecret;
 use wakeq::internals::FoundHook;
-use wakeq::{CanvasId, Event, EventError, EventId, Name};
+use wakeq::{CanvasId, EmitError, Emitted, Event, EventError, EventId, Name, StoreError};
 
 /// The name of the operation in the audit log.
 const ACTION: &str = "receive_webhook";
@@ -33,7 +33,7 @@ const NO_SECRET: [u8; 32] = [0; 32];
 
 /// A request that has a signature, before its body is read.
 pub(crate) struct Signed {
-    sender: Sender,
+    sender: UnverifiedSender,
     headers: HeaderMap,
     /// When it arrived, by this machine's clock. The database's is not closer to the sender's.
     now_s: u64,
@@ -43,7 +43,7 @@ impl FromRequestParts<Api> for Signed {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let sender = Sender::from_request_parts(parts, api).await?;
+        let sender = UnverifiedSender::from_request_parts(parts, api).await?;
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         match Proof::read(&parts.headers, now_s) {
             Ok(_) => Ok(Self { sender, headers: parts.headers.clone(), now_s }),
@@ -53,7 +53,7 @@ impl FromRequestParts<Api> for Signed {
 }
 
 /// The answer to a request that has no signature to be verified.
-fn refused(sender: &Sender, api: &Api, unsigned: Unsigned) -> Problem {
+fn refused(sender: &UnverifiedSender, api: &Api, unsigned: Unsigned) -> Problem {
     api.webhooks.unsigned();
     let words = unsigned.to_string();
     sender.refused(api, ACTION, words.clone(), words)
@@ -96,7 +96,7 @@ pub(crate) async fn receive(
 ) -> Result<(StatusCode, axum::Json<EmittedJson>), Problem> {
     let canvas = sender.canvas;
     let proof = Proof::read(&headers, now_s).map_err(|unsigned| refused(&sender, &api, unsigned))?;
-    let found = Sender::look(api.admin.hook_to_receive(canvas, &name)).await?;
+    let found = UnverifiedSender::look(api.admin.hook_to_receive(canvas, &name)).await?;
     let has_hook = found.is_some();
     let hook = accepted(found, &name, &proof, &body).map_err(|reason| {
         api.webhooks.refused(has_hook);
@@ -110,7 +110,11 @@ pub(crate) async fn receive(
         return Err(Problem::new(Kind::TooLarge, words));
     }
     let event = event(canvas, &name, &hook, received)?;
-    let emitted = sender.admitted(&api, body.len(), api.queue.emit(event)).await??;
+    let emitted = match sender.admitted(&api, body.len(), api.queue.emit(event)).await? {
+        // The hook had another handler when this was received for the first time.
+        Err(EmitError::Store(StoreError::IdTaken(taken))) => repeat_of(taken.id),
+        emitted => emitted?,
+    };
     api.webhooks.accepted();
     Ok((StatusCode::ACCEPTED, axum::Json(emitted.into())))
 }
@@ -139,6 +143,11 @@ fn accepted(
         Some(hook) if is_right => Ok(hook),
         Some(_) => Err(format!("the signature for hook {name} was not made with its secret, of this body")),
     }
+}
+
+/// The answer to a webhook whose event was emitted before.
+fn repeat_of(id: EventId) -> Emitted {
+    Emitted { id, duplicate: true, link: None, copies: 0, notified: false, unique: None }
 }
 
 /// The event of a webhook. Its id follows from the sender's.

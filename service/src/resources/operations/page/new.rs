@@ -71,6 +71,11 @@ pub(crate) async fn show(visit: Visit) -> Result<View, Problem> {
     let chosen = Chosen::of(&visit)?;
     let view = View::new("New operation").above(fields(&visit, &chosen));
     let Some(kind) = kind(&visit.parameter("kind")) else { return Ok(view) };
+    if kind == OperationKindJson::Retag
+        && ["add_tags", "remove_tags"].map(|name| visit.parameter(name)) == ["", ""]
+    {
+        return Ok(view.below(html! { p { "Say which tags to add or to remove, and count the events." } }));
+    }
     match previewed(&visit, kind, &chosen).await {
         Ok(preview) => Ok(view.below(preview)),
         Err(problem) if problem.kind == Kind::BadRequest => Ok(view.refused(&problem)),
@@ -104,7 +109,7 @@ async fn previewed(visit: &Visit, kind: OperationKindJson, chosen: &Chosen) -> R
         look_up_to: (visit.parameter("look") == "further").then_some(FURTHER),
         ..chosen.operation(kind)?
     };
-    let preview: OperationPreviewJson = visit.ask(&["operations", "preview"]).post(&asked).await?;
+    let preview: OperationPreviewJson = visit.ask(&["operations", "preview"]).look(&asked).await?;
     // What comes after the preview was not counted, and is left alone.
     let begun = NewOperationJson { all: false, before: Some(preview.before), look_up_to: None, ..asked };
     let asking = if preview.count == 0 && !preview.more {
