@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import unittest
 from typing import Any, Callable, NamedTuple
 
@@ -268,6 +269,19 @@ class Loop(unittest.TestCase):
 
         stub.worker.run({"long": long}, lease_s=1, signals=())
         self.assertEqual([told.body for told in stub.about("release")], [{"lease": TOKEN}])
+
+    def test_the_lease_of_a_cancelled_event_is_not_extended_any_more_and_ends(self) -> None:
+        cancelled = Answer(200, {"lease_until": NOW, "cancelled": True})
+        stub = Stub(self, ["deaf"], lambda told, _: cancelled if told.verb == "extend" else None)
+
+        def deaf(event: Any, context: Context) -> None:
+            while context.reason != "lease-lost":
+                time.sleep(0.02)
+            stub.worker.stop()
+
+        stub.worker.run({"deaf": deaf}, lease_s=1, signals=())
+        self.assertEqual(len(stub.about("extend")), 1)
+        self.assertEqual((stub.about("complete"), stub.about("release")), ([], []))
 
     def test_what_has_not_begun_is_released_when_the_worker_stops(self) -> None:
         def two(told: Told, before: int) -> Answer | None:

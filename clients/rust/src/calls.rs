@@ -16,7 +16,7 @@ const DEAD: &str = "/v1/canvases/{canvas}/dead-events";
 const ENDED: &str = "/v1/canvases/{canvas}/ended-events";
 
 #[derive(Serialize)]
-struct Batch<'a> {
+struct NewEvents<'a> {
     events: &'a [NewEvent],
 }
 
@@ -26,8 +26,8 @@ struct EmittedBatch {
 }
 
 #[derive(Deserialize)]
-struct TheEvent {
-    id: Uuid,
+pub(crate) struct TheEvent {
+    pub(crate) id: Uuid,
 }
 
 #[derive(Serialize)]
@@ -81,7 +81,7 @@ impl Client {
     /// # }
     /// ```
     pub async fn emit_all(&self, events: &[NewEvent]) -> Result<Vec<Emitted>, Error> {
-        let request = Request::new(Method::POST, &format!("{EVENTS}:batch")).json(&Batch { events })?;
+        let request = Request::new(Method::POST, &format!("{EVENTS}:batch")).json(&NewEvents { events })?;
         let answer: EmittedBatch = self.request(&request.idempotency_key(fresh_key())).await?;
         Ok(answer.events)
     }

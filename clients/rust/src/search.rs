@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::calls::TheEvent;
 use crate::{Client, DeadEvent, Error, EventState, Method, Page, Request};
 
 const EVENTS: &str = "/v1/canvases/{canvas}/events";
@@ -77,7 +78,7 @@ pub struct EventSummary {
     pub enqueued_at: DateTime<Utc>,
     /// When it is due.
     pub delay_until: DateTime<Utc>,
-    /// Failed attempts.
+    /// Retries so far: failed attempts that another one follows.
     pub retries: i32,
     /// Claims that were lost because a worker died or stalled.
     pub losses: i32,
@@ -96,11 +97,6 @@ pub struct EventCount {
     pub looked_at: u64,
     /// Where the next request goes on; `None` if all were examined.
     pub next_cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct TheEvent {
-    id: Uuid,
 }
 
 #[derive(Serialize)]

@@ -209,7 +209,7 @@ pub struct EventDetail {
     pub rule: Option<Rule>,
     /// The limit that it waits for: a place of it, or a start that its rate allows.
     pub limit: Option<LimitWait>,
-    /// Failed attempts.
+    /// Retries so far: failed attempts that another one follows.
     pub retries: i32,
     /// Claims that were lost because a worker died or stalled.
     pub losses: i32,

@@ -22,6 +22,8 @@ const FIRST_PAUSE_S = 0.5;
 const PAUSE_S_MAX = 30;
 /** How long functions may take to stop once the grace is over. */
 const CUT_OFF_MS = 5000;
+/** How long the service leaves a lease at most whose event was cancelled. */
+const CANCEL_GRACE_MS = 10_000;
 /** What the service stores of an error, and its longest delay. */
 const ERROR_MAX = 4000;
 const RETRY_S_MAX = 30 * 24 * 3600;
@@ -262,6 +264,8 @@ class Lease {
   /** The worker stops, whatever the function was told before. */
   #shutdown = new AbortController();
   #ended = new AbortController();
+  /** The grace of a cancelled event has passed. */
+  #isOver = false;
   until;
 
   /**
@@ -310,9 +314,9 @@ class Lease {
         const body = { lease: this.#lease, lease_s: this.#leaseS };
         const sent = { path: this.#path, body, signal: ended };
         const { lease_until, cancelled } = await this.#client.request("POST", EXTEND, sent);
-        this.#overAt = sentAt + this.#leaseS * 1000;
         this.until = new Date(lease_until);
-        if (cancelled) this.stop("cancelled");
+        if (cancelled) return await this.#cancelled(sentAt);
+        this.#overAt = sentAt + this.#leaseS * 1000;
         waitMs = (this.#leaseS * 1000) / 3;
       } catch (error) {
         if (ended.aborted) return;
@@ -321,6 +325,16 @@ class Lease {
         waitMs = (this.#leaseS * 1000) / 12;
       }
     }
+  }
+
+  /**
+   * Lets what is left of the lease pass, since the service extends it no more.
+   * @param {number} sentAt
+   */
+  async #cancelled(sentAt) {
+    this.#overAt = Math.min(this.#overAt, sentAt + CANCEL_GRACE_MS);
+    this.stop("cancelled");
+    this.#isOver = await pause(this.#overAt - performance.now(), this.#ended.signal);
   }
 
   /**
@@ -371,7 +385,7 @@ class Lease {
   }
 
   #isLost() {
-    return this.signal.reason?.code === "lease-lost";
+    return this.#isOver || this.signal.reason?.code === "lease-lost";
   }
 
   /**

@@ -217,6 +217,21 @@ test("a cancelled event stops its function, and counts no failure", async (conte
   assert.deepEqual(about(told, "release").map(({ body }) => body), [{ lease: TOKEN }]);
 });
 
+test("the lease of a cancelled event is not extended any more, and ends", async (context) => {
+  const { told, worker } = await stub(context, ["deaf"], ({ verb }) =>
+    verb === "extend" ? { json: { lease_until: new Date(), cancelled: true } } : undefined);
+  await worker.run({
+    deaf: async (_, { signal }) => {
+      await once(signal, "abort");
+      assert.equal(signal.reason.code, "cancelled");
+      // Longer than the lease.
+      await new Promise((resolve) => setTimeout(resolve, 1200));
+      worker.stop();
+    },
+  }, { ...quiet, leaseS: 1 });
+  assert.deepEqual(["extend", "complete", "release"].map((verb) => about(told, verb).length), [1, 0, 0]);
+});
+
 test("what has not begun is released when the worker stops, and what runs has its grace", async (context) => {
   const { told, worker } = await stub(context, [1, 2], ({ verb, body }) => {
     if (verb === "lease") body.max = 2;

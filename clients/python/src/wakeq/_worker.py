@@ -31,6 +31,8 @@ FIRST_PAUSE_S = 0.5
 PAUSE_S_MAX = 30.0
 # How long functions may take to stop once the grace is over.
 CUT_OFF_S = 5.0
+# How long the service leaves a lease at most whose event was cancelled.
+CANCEL_GRACE_S = 10.0
 EXTENDERS_MAX = 8
 # What the service stores of an error, and its longest delay.
 ERROR_MAX = 4000
@@ -325,7 +327,7 @@ class _Lease:
         if self.is_over(sent_at):
             self.stop("lease-lost")
             return
-        due_at = sent_at + self._lease_s / 12
+        due_at: float | None = sent_at + self._lease_s / 12
         try:
             body = {"lease": self._token, "lease_s": self._lease_s}
             answer = self._client.request("POST", LEASES + "/{id}/extend", path=self._path, body=body)
@@ -336,10 +338,13 @@ class _Lease:
                 return
             log.warning("the lease of event %s could not be extended: %s", self._path["id"], _said(error))
         else:
-            self._over_at, due_at = sent_at + self._lease_s, sent_at + self._lease_s / 3
             self.until = until
             if is_cancelled:
+                # The service extends it no more: what is left is the grace of the function.
+                self._over_at, due_at = min(self._over_at, sent_at + CANCEL_GRACE_S), None
                 self.stop("cancelled")
+            else:
+                self._over_at, due_at = sent_at + self._lease_s, sent_at + self._lease_s / 3
         with self._lock:
             self._due_at = due_at
 
