@@ -7,6 +7,7 @@
 
 mod choice;
 mod containers;
+mod limit;
 mod nats;
 mod postgres;
 mod process;
@@ -14,6 +15,7 @@ mod pubsub;
 
 pub use choice::{Choice, ChosenService, PostgresChoice, PubSubChoice, Requested, UnknownChoice};
 pub use containers::{Container, ContainerError};
+pub use limit::TestTime;
 pub use nats::{NatsError, NatsServer};
 pub use postgres::{
     Cluster, ClusterOptions, DatabaseError, DownloadError, Folder, PgBouncer, PgBouncerError,

@@ -1,12 +1,15 @@
 //! `cargo xtask chaos`: the crash tests at full size, one after another, with their figures.
 //!
-//! It holds no tests itself: the same ones run at a small size in `cargo test`.
+//! It holds no tests itself: the same ones run at a small size in `cargo test`, apart from those
+//! that only measure.
+
+use std::process::Command;
 
 use anyhow::{Result, bail};
 
 use crate::{cargo, integration_tests, succeed};
 
-/// The short name of each test, what it shows, and its path.
+/// The short name of each test, what it shows, and its path, or that of a module.
 const TESTS: &[(&str, &str, &str)] = &[
     (
         "unpause",
@@ -44,6 +47,11 @@ const TESTS: &[(&str, &str, &str)] = &[
         "processes::scaling_out::a_kill_of_one_of_eight_loses_nothing",
     ),
     (
+        "cancelled",
+        "60 runs are cancelled, and nothing but the renewal tells them: gone within a third of the lease and their grace",
+        "worker::cancelling::a_cancelled_run_ends_within_a_third_of_the_lease_and_its_grace",
+    ),
+    (
         "busy",
         "100,000 events on 1,000 objects and a lease of 3 s: no claim is lost, no object stalls",
         "worker::under_load::a_busy_worker_loses_no_claim_and_stalls_no_object",
@@ -60,7 +68,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
     (
         "exactly-once",
-        "20,000 handlers that complete in their transactions, 45 workers killed and 15 frozen, Postgres killed thrice, 5 s of silence",
+        "20,000 handlers that complete in their transactions, 60 workers killed and 20 frozen, Postgres killed thrice, 5 s of silence",
         "processes::transactions::an_effect_is_there_exactly_once_whatever_is_killed",
     ),
     (
@@ -111,7 +119,12 @@ const TESTS: &[(&str, &str, &str)] = &[
     (
         "languages",
         "10,000 events that a program in JavaScript works off, which is killed 20 times, and so is the API",
-        "pulled::crashes::every_event_runs_whatever_is_killed",
+        "pulled::crashes::every_event_runs_in_javascript_whatever_is_killed",
+    ),
+    (
+        "languages",
+        "the same with one in Python",
+        "pulled::crashes::every_event_runs_in_python_whatever_is_killed",
     ),
     (
         "entities",
@@ -160,11 +173,34 @@ const TESTS: &[(&str, &str, &str)] = &[
         "simulation::over_the_emulator::no_event_is_lost_when_processes_die_and_stall_as_well",
     ),
     (
+        "kit",
+        "random steps with unique keys, which the test kit and Postgres answer alike",
+        "testing::unique::memory_and_postgres_agree_on_unique_keys",
+    ),
+    (
+        "pulls",
+        "random leases, of which none passes a copy over",
+        "queues::pulls::crowd::no_copy_is_forgotten",
+    ),
+    ("worlds", "thousands more, in memory, with limits and classes", "simulation::random_worlds::"),
+    (
+        "notifier",
+        "a notifier in memory that loses, doubles, delays, reorders and forges, 48 seeds",
+        "notify::hostile::every_event_completes_once_whatever_the_notifier_does",
+    ),
+    (
         "grpc",
         "the same faults and more over gRPC and the official client, 20 seeds",
         "notify::hostile::every_event_completes_once_whatever_the_emulator_does",
     ),
 ];
+
+/// The same of the library's own tests, which only measure.
+const OF_LIBRARY: &[(&str, &str, &str)] = &[(
+    "attempts",
+    "failed attempts, noted in the history and not: at most 1.3 times as long",
+    "store::tests::history::a_noted_attempt_costs_at_most_a_third_more",
+)];
 
 /// A benchmark with limits, run only by its own name, because it has to be compiled for release.
 const MILLION: &str = "million";
@@ -174,7 +210,7 @@ const LIMIT_S: &str = "10800";
 
 /// The short names, separated by commas.
 pub(crate) fn names() -> String {
-    TESTS.iter().map(|(short, ..)| *short).chain([MILLION]).collect::<Vec<_>>().join(", ")
+    TESTS.iter().chain(OF_LIBRARY).map(|(short, ..)| *short).chain([MILLION]).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs one of them, or all.
@@ -184,21 +220,40 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
         let bench = ["bench", "--package", "wakeq-service", "--bench", "entities", "--", MILLION];
         return succeed(cargo().args(bench));
     }
-    let chosen: Vec<_> = TESTS.iter().filter(|(short, ..)| name.is_none_or(|name| name == *short)).collect();
+    let chosen = |short: &str| name.is_none_or(|name| name == short);
+    let of_service = TESTS.iter().map(|test| (test, integration_test as fn(&str) -> Command));
+    let of_library = OF_LIBRARY.iter().map(|test| (test, library_test as fn(&str) -> Command));
+    let chosen: Vec<_> = of_service.chain(of_library).filter(|((short, ..), _)| chosen(short)).collect();
     if chosen.is_empty() {
         bail!("there is no such test: use one of {}", names());
     }
     succeed(integration_tests().arg("--no-run"))?;
     let mut failed = Vec::new();
-    for (short, shows, path) in chosen {
+    for ((short, shows, path), test) in chosen {
         println!("\n{short}: {shows}");
-        let mut test = integration_tests();
-        test.args(["--", "--exact", "--nocapture", path])
-            .env("WAKEQ_CHAOS", "full")
-            .env("TEST_LIMIT_S", LIMIT_S);
+        let mut test = test(path);
+        test.env("WAKEQ_CHAOS", "full").env("TEST_LIMIT_S", LIMIT_S);
         if succeed(&mut test).is_err() {
             failed.push(*short);
         }
     }
     if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
+}
+
+/// A test of the service's integration tests, or a module of them.
+fn integration_test(path: &str) -> Command {
+    let mut test = integration_tests();
+    test.args(["--", "--nocapture", path]);
+    if !path.ends_with("::") {
+        test.arg("--exact");
+    }
+    test
+}
+
+/// A test beside the library's code that is ignored otherwise.
+fn library_test(path: &str) -> Command {
+    let mut test = cargo();
+    test.args(["test", "--quiet", "--package", "wakeq", "--lib"]);
+    test.args(["--", "--nocapture", "--ignored", "--exact", path]);
+    test
 }

@@ -75,14 +75,17 @@ enum Verb {
     /// Run the long tests of the HTTP API's edge and print figures: load, slow connections,
     /// requests generated from the document.
     Edge {
-        /// One of: document, matrix, garbage, leaks, memory, slow, worst, schemathesis, page.
+        /// One of: document, matrix, garbage, leaks, memory, slow, worst, schemathesis, page, pages
         name: Option<String>,
     },
     /// Run the release binary where the field is rough, and print figures: statistics of an empty
-    /// table, old snapshots, receivers that hang or refuse, large pages: 50 minutes.
+    /// table, old snapshots, floods, receivers that hang or refuse, large pages: an hour.
     Field {
         #[arg(help = format!("One of: {}", field::names()))]
         name: Option<String>,
+        /// For how long the old snapshot is held once it is there
+        #[arg(long, default_value_t = 12)]
+        minutes: u64,
     },
     /// Run `cargo dev` for two minutes, follow docs/guide.md beside it line by line, and check what
     /// both print.
@@ -131,8 +134,8 @@ enum Verb {
     /// Emit through the HTTP API with the official CloudEvents SDK for Python, and verify
     /// deliveries with the Standard Webhooks library; installs both into target/sdk.
     Sdk,
-    /// Replace each canvas condition in the SQL by true, one at a time, and check that a test with
-    /// a second tenant fails.
+    /// Compare what a tenant is answered with and without a second one; then replace each canvas
+    /// condition in the SQL by true, one at a time, and check that a test fails.
     Tenants {
         /// Only those whose file and line contain this, such as `control.rs:44`.
         place: Option<String>,
@@ -149,7 +152,7 @@ fn main() -> ExitCode {
         Verb::Deploy => deploy::run(),
         Verb::Deps => deps::run(),
         Verb::Edge { name } => edge::run(name.as_deref()),
-        Verb::Field { name } => field::run(name.as_deref()),
+        Verb::Field { name, minutes } => field::run(name.as_deref(), minutes),
         Verb::Guide => guide::run(),
         Verb::Image => image::run(),
         Verb::Package { quick } => package::run(quick),

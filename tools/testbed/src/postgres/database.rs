@@ -13,9 +13,9 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, OnceCell};
 
 use super::keeper::{Keeper, PREFIX, drop_database};
-use super::limit::TestTime;
 use super::{Postgres, PostgresError};
 use crate::choice::say;
+use crate::limit::TestTime;
 
 const DROPPED_WITHIN: Duration = Duration::from_secs(10);
 

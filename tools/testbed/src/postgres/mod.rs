@@ -11,7 +11,6 @@ mod error;
 mod installed;
 mod keeper;
 mod kept;
-mod limit;
 mod pgbouncer;
 mod scratch;
 

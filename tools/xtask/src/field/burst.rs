@@ -18,6 +18,16 @@ const LEFT: &str = "select count(*) from wakeq.events_v2 where name = 'ok'";
 const SLOWEST: u64 = 165;
 /// Events that warm up.
 const WARM_UP: usize = 15_000;
+/// The beginning of a burst, which is looked at by itself.
+const BEGINNING: Duration = Duration::from_secs(10);
+
+/// Events per second.
+#[derive(Clone, Copy)]
+struct Rates {
+    whole: f64,
+    /// Of those that arrived within the first ten seconds.
+    beginning: f64,
+}
 
 pub(super) async fn run(site: &Site, events: u32) -> Result<()> {
     let limit = Duration::from_secs(u64::from(events) / SLOWEST);
@@ -51,21 +61,38 @@ pub(super) async fn run(site: &Site, events: u32) -> Result<()> {
             }
             Ok::<_, anyhow::Error>(())
         };
-        let (emitted, analyzed) = tokio::join!(emitting, analyzing);
+        let before = receiver.taken("ok").len();
+        let beginning = async {
+            tokio::time::sleep(BEGINNING).await;
+            receiver.taken("ok").len() - before
+        };
+        let (emitted, analyzed, arrived) = tokio::join!(emitting, analyzing, beginning);
         emitted?;
         analyzed?;
         let ended = until(limit, async || Ok(site.number(LEFT).await? == 0)).await?;
         let left = site.number(LEFT).await?;
         #[allow(clippy::cast_precision_loss)]
-        let rate = (count as f64 - left as f64) / began.elapsed().as_secs_f64();
-        figure(&format!("statistics {statistics}"), format!("{rate:.0} events/s, {left} left"));
+        let (whole, arrived) = (count as f64 - left as f64, arrived as f64);
+        let whole = whole / began.elapsed().as_secs_f64();
+        let measured = Rates { whole, beginning: arrived / BEGINNING.as_secs_f64() };
+        let words = format!("{whole:.0} events/s, in the first 10 s {:.0}, {left} left", measured.beginning);
+        figure(&format!("statistics {statistics}"), words);
         ensure!(ended, "{left} of {count} events did not start within {limit:?}");
-        rates.push(rate);
+        rates.push(measured);
     }
-    for (name, rate) in [("an empty table", rates[2]), ("one row", rates[3])] {
-        let ratio = rate / rates[1];
-        figure(&format!("statistics of {name} against fresh ones"), format!("{ratio:.2} (at least 0.80)"));
-        ensure!(ratio >= 0.8, "statistics of {name}: {ratio:.2} of the rate with fresh ones");
+    compare("an empty table", rates[2], rates[1])?;
+    compare("one row", rates[3], rates[1])
+}
+
+/// From the first second on, stale statistics must not make it much slower. Both rates are of one
+/// run on one machine, whose speed does not matter.
+fn compare(name: &str, stale: Rates, fresh: Rates) -> Result<()> {
+    for (when, ratio) in
+        [("", stale.whole / fresh.whole), (", in the first 10 s", stale.beginning / fresh.beginning)]
+    {
+        let what = format!("statistics of {name} against fresh ones{when}");
+        figure(&what, format!("{ratio:.2} (at least 0.80)"));
+        ensure!(ratio >= 0.8, "{what}: {ratio:.2} of their rate");
     }
     Ok(())
 }

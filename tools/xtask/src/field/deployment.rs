@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -23,6 +24,7 @@ pub(super) struct Site {
     cluster: Cluster,
     guard: Guard,
     program: PathBuf,
+    key: OnceLock<String>,
     pub(super) pool: PgPool,
 }
 
@@ -42,7 +44,7 @@ impl Site {
         admin.close().await;
         let pool = PgPoolOptions::new().max_connections(8).connect(&cluster.url("field")).await?;
         let program = crate::bench::target().join("release/wakeq");
-        let site = Self { cluster, guard: Guard::new(None)?, program, pool };
+        let site = Self { cluster, guard: Guard::new(None)?, program, key: OnceLock::new(), pool };
         site.command(&["migrate"])?;
         Ok(site)
     }
@@ -93,19 +95,6 @@ impl Site {
     }
 
     async fn start_as(&self, command: &str, url: &str, settings: &[(&str, &str)]) -> Result<Server> {
-        let key = self.command(&[
-            "keys",
-            "create",
-            "field",
-            "--all-canvases",
-            "--scope",
-            "emit",
-            "--scope",
-            "read",
-            "--scope",
-            "operate",
-        ])?;
-        let key = key.lines().last().unwrap_or_default().trim().to_owned();
         let port = free_port()?;
         let mut launch = Launch::new(&self.program).argument(command);
         let (port_text, metrics) = (port.to_string(), format!("127.0.0.1:{}", free_port()?));
@@ -116,13 +105,24 @@ impl Site {
             launch = launch.environment(name, value);
         }
         let child = self.guard.start(launch)?;
-        let server = Server { child, port, key };
+        let server = Server { child, port, key: self.key()? };
         let serves = until(READY_WITHIN, async || {
             ensure!(server.child.is_running(), "it ended: {}", server.child.last_lines());
             Ok(http::get(port, "/readyz", "").await.is_ok_and(|answer| answer.status == 200))
         });
         ensure!(serves.await?, "it did not get ready: {}", server.child.last_lines());
         Ok(server)
+    }
+
+    /// The key of all its processes.
+    fn key(&self) -> Result<String> {
+        let create = "keys create field --all-canvases --scope emit --scope read --scope operate";
+        if let Some(key) = self.key.get() {
+            return Ok(key.clone());
+        }
+        let created = self.command(&create.split(' ').collect::<Vec<_>>())?;
+        let key = created.lines().last().unwrap_or_default().trim().to_owned();
+        Ok(self.key.get_or_init(|| key).clone())
     }
 
     /// A number that a query returns.

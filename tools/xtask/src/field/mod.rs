@@ -6,6 +6,7 @@
 
 mod burst;
 mod deployment;
+mod flood;
 mod half_open;
 mod handlers;
 mod hanging;
@@ -30,40 +31,49 @@ use self::deployment::Site;
 use crate::{cargo, succeed};
 
 type Running<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
-type Scenario = (&'static str, &'static str, for<'a> fn(&'a Site) -> Running<'a>);
+type Scenario = (&'static str, &'static str, for<'a> fn(&'a Site, u64) -> Running<'a>);
 
-/// The short name of each, and what it shows.
-const SCENARIOS: [Scenario; 12] = [
+/// The short name of each, what it shows, and what runs it. The minutes are for one that watches.
+const SCENARIOS: [Scenario; 13] = [
     (
         "burst",
         "150,000 events after a quiet hour, by the statistics of an empty table and of one row",
-        |site| Box::pin(burst::run(site, 150_000)),
+        |site, _| Box::pin(burst::run(site, 150_000)),
     ),
-    ("million", "the same with 1,000,000 events", |site| Box::pin(burst::run(site, 1_000_000))),
-    ("snapshot", "a snapshot held over ten million events: crons tick, plain SQL starts", |site| {
-        Box::pin(snapshot::run(site))
+    ("million", "the same with 1,000,000 events", |site, _| Box::pin(burst::run(site, 1_000_000))),
+    (
+        "snapshot",
+        "a snapshot held over ten million events: crons tick, plain SQL and retries start",
+        |site, minutes| Box::pin(snapshot::run(site, minutes)),
+    ),
+    ("hostile", "a role with CONNECT alone listens, forges and floods", |site, _| {
+        Box::pin(hostile::run(site))
     }),
-    ("hostile", "a role with CONNECT alone listens, forges and floods", |site| Box::pin(hostile::run(site))),
-    ("hanging", "300 events for a target that hangs, and 20 for a healthy one of the same canvas", |site| {
-        Box::pin(hanging::run(site))
+    (
+        "hanging",
+        "300 events for a target that hangs, and 20 for a healthy one of the same canvas",
+        |site, _| Box::pin(hanging::run(site)),
+    ),
+    ("slow", "3,000 slow events of one canvas, and ten of another", |site, _| Box::pin(slow::run(site))),
+    ("flood", "200,000 events of one canvas by one statement of SQL, and others of another", |site, _| {
+        Box::pin(flood::run(site))
     }),
-    ("slow", "3,000 slow events of one canvas, and ten of another", |site| Box::pin(slow::run(site))),
-    ("limited", "600 events for a receiver that takes 20 a second", |site| Box::pin(limited::run(site))),
-    ("handlers", "100,000 handlers: the list is whole and its pages are quick", |site| {
+    ("limited", "600 events for a receiver that takes 20 a second", |site, _| Box::pin(limited::run(site))),
+    ("handlers", "100,000 handlers: the list is whole and its pages are quick", |site, _| {
         Box::pin(handlers::run(site))
     }),
-    ("urgent", "urgent events behind 100,000 others, while those have all places but one", |site| {
+    ("urgent", "urgent events behind 100,000 others, while those have all places but one", |site, _| {
         Box::pin(urgent::run(site))
     }),
-    ("operation", "an operation over 1,000,000 events, whose process is killed twice", |site| {
+    ("operation", "an operation over 1,000,000 events, whose process is killed twice", |site, _| {
         Box::pin(operation::run(site))
     }),
     (
         "page",
         "every page with a million events waiting and a million kept, and what ten open pages cost",
-        |site| Box::pin(page::run(site)),
+        |site, _| Box::pin(page::run(site)),
     ),
-    ("half-open", "every connection to Postgres half-open, then SIGTERM", |site| {
+    ("half-open", "every connection to Postgres half-open, then SIGTERM", |site, _| {
         Box::pin(half_open::run(site))
     }),
 ];
@@ -73,8 +83,8 @@ pub(crate) fn names() -> String {
     SCENARIOS.iter().map(|(short, ..)| *short).collect::<Vec<_>>().join(", ")
 }
 
-/// Builds the binary and runs one of them, or all.
-pub(crate) fn run(name: Option<&str>) -> Result<()> {
+/// Builds the binary and runs one of them, or all. One that watches does so for these minutes.
+pub(crate) fn run(name: Option<&str>, minutes: u64) -> Result<()> {
     let chosen: Vec<_> =
         SCENARIOS.iter().filter(|(short, ..)| name.is_none_or(|name| name == *short)).collect();
     if chosen.is_empty() {
@@ -87,7 +97,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
         println!("\n{short}: {shows}");
         let ended = runtime.block_on(async {
             let site = Site::new().await?;
-            scenario(&site).await
+            scenario(&site, minutes).await
         });
         if let Err(error) = ended {
             eprintln!("error: {error:#}");

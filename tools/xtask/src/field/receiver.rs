@@ -1,6 +1,6 @@
 //! A receiver of deliveries that behaves as its path says: `/ok`, `/hang`, `/slow` (3 s), `/busy`
-//! (10 s), and `/limited`, which takes 20 requests a second and refuses others with 429 and
-//! `Retry-After: 1`.
+//! (10 s), `/limited`, which takes 20 requests a second and refuses others with 429 and
+//! `Retry-After: 1`, and `/fails`, which answers the first request with 500.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,10 +41,19 @@ impl Receiver {
 
     /// When each request for a path arrived that was answered with success, or not at all.
     pub(super) fn taken(&self, path: &str) -> Vec<Instant> {
+        self.answered(path, |status| status < 400)
+    }
+
+    /// When each request for a path arrived that was answered with a failure.
+    pub(super) fn failed(&self, path: &str) -> Vec<Instant> {
+        self.answered(path, |status| status >= 500)
+    }
+
+    fn answered(&self, path: &str, is_meant: impl Fn(u16) -> bool) -> Vec<Instant> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken =
-            seen.iter().filter(|(of, _, status)| of.trim_start_matches('/') == path && *status != 429);
-        taken.map(|(_, at, _)| *at).collect()
+        let meant =
+            seen.iter().filter(|(of, _, status)| of.trim_start_matches('/') == path && is_meant(*status));
+        meant.map(|(_, at, _)| *at).collect()
     }
 
     async fn serve(self, stream: TcpStream) {
@@ -57,10 +66,10 @@ impl Receiver {
                 "/busy" => tokio::time::sleep(BUSY).await,
                 _ => {}
             }
-            let answer = if status == 429 {
-                "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
-            } else {
-                "HTTP/1.1 204 No Content\r\n\r\n"
+            let answer = match status {
+                429 => "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
+                500 => "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n",
+                _ => "HTTP/1.1 204 No Content\r\n\r\n",
             };
             if stream.write_all(answer.as_bytes()).await.is_err() {
                 return;
@@ -75,7 +84,11 @@ impl Receiver {
             of == path && *status != 429 && now.duration_since(*at) < Duration::from_secs(1)
         };
         let taken = seen.iter().rev().take(4_000).filter(lately).count();
-        let status = if path == "/limited" && taken >= RATE { 429 } else { 204 };
+        let status = match path {
+            "/limited" if taken >= RATE => 429,
+            "/fails" if !seen.iter().any(|(of, ..)| of == path) => 500,
+            _ => 204,
+        };
         seen.push((path.to_owned(), now, status));
         status
     }

@@ -18,12 +18,14 @@ const ROUND: &str = "with made as (
     select count(*) from made";
 const END: &str = "delete from wakeq.events_v2 where name = 'gone'";
 const ROUNDS: usize = 100;
-const MINUTES: u64 = 12;
 const PLAIN: &str = "select wakeq.emit('plain', '1')";
+const FAILING: &str = "select wakeq.emit('fails', '1')";
 
-pub(super) async fn run(site: &Site) -> Result<()> {
+/// Watches for this many minutes.
+pub(super) async fn run(site: &Site, minutes: u64) -> Result<()> {
     let receiver = Receiver::start().await?;
     site.target(NIL, "plain", &receiver.url("plain"), &[])?;
+    site.target(NIL, "fails", &receiver.url("fails"), &["--retries", "1", "--delay", "60s"])?;
     site.target(NIL, "CRON/tick", &receiver.url("tick"), &[])?;
     site.command(&["cron", "put", "tick", "* * * * *", "--canvas", NIL])?;
     let server = site.start(&[]).await?;
@@ -40,7 +42,8 @@ pub(super) async fn run(site: &Site) -> Result<()> {
 
     let (watched, ticks) = (Instant::now(), receiver.taken("tick").len());
     let mut worst = Duration::ZERO;
-    while watched.elapsed() < Duration::from_secs(60 * MINUTES) {
+    site.run(FAILING).await?;
+    while watched.elapsed() < Duration::from_secs(60 * minutes) {
         let (emitted, before) = (Instant::now(), receiver.taken("plain").len());
         site.run(PLAIN).await?;
         let started =
@@ -49,10 +52,27 @@ pub(super) async fn run(site: &Site) -> Result<()> {
         ensure!(started, "plain SQL did not start an event within 300 s");
     }
     let minutes = watched.elapsed().as_secs() / 60;
+    retried(&receiver).await?;
     let ticked = receiver.taken("tick").len() - ticks;
     figure("ticks", format!("{ticked} in {minutes} minutes"));
     ensure!(ticked as u64 + 1 >= minutes, "ticks were missed");
     at_most("plain SQL, seconds until the start at most", worst.as_secs_f64(), 96.0)?;
     drop((holder, server));
     Ok(())
+}
+
+/// What failed once is attempted again after its delay of a minute, with its jitter.
+async fn retried(receiver: &Receiver) -> Result<()> {
+    let again = until(Duration::from_secs(300), async || Ok(!receiver.taken("fails").is_empty())).await?;
+    let (failed, taken) = (receiver.failed("fails"), receiver.taken("fails"));
+    ensure!(again, "after {} failed attempts there was no other within 300 s", failed.len());
+    ensure!(
+        (failed.len(), taken.len()) == (1, 1),
+        "{} attempts failed, {} did not",
+        failed.len(),
+        taken.len()
+    );
+    let waited = taken[0].duration_since(failed[0]).as_secs_f64();
+    ensure!(waited >= 60.0, "it was retried after {waited:.2} s");
+    at_most("a retry after a minute, seconds until it started", waited, 96.0)
 }

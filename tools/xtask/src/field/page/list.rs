@@ -140,21 +140,41 @@ pub(super) fn address(page: &str) -> String {
     format!("/canvases/{NIL}{page}")
 }
 
-/// All addresses, but for the second parts of lists.
-pub(super) async fn addresses(site: &Site, overview: &str) -> Result<Vec<String>> {
-    let mut samples = Vec::new();
-    for (name, query) in SAMPLES {
-        let id: String = sqlx::query_scalar(*query).fetch_one(&site.pool).await.context(*name)?;
-        samples.push((*name, id));
+/// The samples: the name of each in braces, and its id.
+pub(super) struct Samples(Vec<(&'static str, String)>);
+
+impl Samples {
+    pub(super) async fn of(site: &Site) -> Result<Self> {
+        let mut samples = Vec::new();
+        for (name, query) in SAMPLES {
+            let id: String = sqlx::query_scalar(*query).fetch_one(&site.pool).await.context(*name)?;
+            samples.push((*name, id));
+        }
+        Ok(Self(samples))
     }
-    let filled = |page: &&str| {
+
+    /// All addresses of the large canvas, but for the second parts of lists.
+    pub(super) fn addresses(&self, overview: &str) -> Vec<String> {
+        let mut all = navigation(overview);
+        all.extend(PAGES.iter().map(|page| self.filled(page)));
+        all
+    }
+
+    /// Whether a page is a list of events that are kept after their end, or shows one.
+    pub(super) fn is_of_kept(&self, page: &str) -> bool {
+        page.starts_with(&address("/ended-events")) || page == self.filled("/events/{kept}")
+    }
+
+    /// The address of a page, with the ids of the samples.
+    fn filled(&self, page: &str) -> String {
         let id = |page: String, (name, id): &(&str, String)| page.replace(name, id);
-        address(&samples.iter().fold((*page).to_owned(), id))
-    };
-    let mut all = navigation(overview);
-    all.extend(PAGES.iter().map(filled));
-    all.extend(["", "/events", "/handlers"].map(|page| format!("/canvases/{OTHER}{page}")));
-    Ok(all)
+        address(&self.0.iter().fold(page.to_owned(), id))
+    }
+}
+
+/// Pages of a small canvas: while somebody looks at these, too, no canvas may read without end.
+pub(super) fn of_neighbour() -> [String; 3] {
+    ["", "/events", "/handlers"].map(|page| format!("/canvases/{OTHER}{page}"))
 }
 
 /// The links of the navigation: those that have a key.
@@ -174,6 +194,18 @@ pub(super) fn next(address: &str, document: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_kept_events_are_told_from_others() {
+        let samples = Samples(vec![("{event}", "1".to_owned()), ("{kept}", "2".to_owned())]);
+        let is_of_kept = |page: &str| samples.is_of_kept(&address(page));
+        for page in ["/ended-events", "/ended-events?outcome=failed&cursor=7", "/events/2"] {
+            assert!(is_of_kept(page), "{page}");
+        }
+        for page in ["/events", "/events/1", "/dead-events"] {
+            assert!(!is_of_kept(page), "{page}");
+        }
+    }
 
     #[test]
     fn links_are_found_in_a_document() {

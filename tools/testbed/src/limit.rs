@@ -21,12 +21,16 @@ static RUNNING: LazyLock<Mutex<HashMap<u64, (String, Instant)>>> = LazyLock::new
     Mutex::default()
 });
 
-/// A test that has begun; it has ended when this is dropped.
+/// A test that has begun; it has ended when this is dropped. If that takes more than 15 minutes, or
+/// `TEST_LIMIT_S` seconds, the process ends with the test's name.
+///
+/// A [`TestDatabase`](crate::TestDatabase) has one. Tests without a database begin it themselves.
 #[derive(Debug)]
-pub(super) struct TestTime(u64);
+pub struct TestTime(u64);
 
 impl TestTime {
-    pub(super) fn begin() -> Self {
+    /// Begins the time of the test that this thread runs.
+    pub fn begin() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = std::thread::current().name().unwrap_or("a test").to_owned();
