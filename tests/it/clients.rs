@@ -57,7 +57,7 @@ pub(crate) const TYPESCRIPT: Package = Package {
     receiver: "examples/target.js",
 };
 
-const PYTHON: Package = Package {
+pub(crate) const PYTHON: Package = Package {
     folder: "clients/python",
     program: "python3",
     is_new_enough: ["-c", "import sys; sys.exit(sys.version_info < (3, 10))"],
@@ -83,7 +83,7 @@ impl Package {
         runs
     }
 
-    fn launch(&self, arguments: &[&str]) -> Launch {
+    pub(crate) fn launch(&self, arguments: &[&str]) -> Launch {
         // No folders of compiled Python in the checkout.
         Launch::new(self.program)
             .arguments(arguments)

@@ -10,11 +10,14 @@ mod circles;
 mod documents;
 mod faults;
 mod front;
+mod markup;
 mod names;
 mod prose;
+mod recipes;
 mod requirements;
 mod source;
 mod sql;
+mod types;
 mod upkeep;
 
 use std::collections::BTreeSet;
@@ -29,6 +32,8 @@ const FOLDERS: [&str; 8] =
     ["src", "streams", "service", "nats", "clients/rust", "emulator", "tools", "tests"];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
+/// How many functions are called `what_…`. It may only get lower.
+const WITHOUT_SUBJECT: usize = 87;
 const LEFTOVERS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 /// Documents whose every file and function has to exist.
 const ABOUT_CODE: [&str; 9] = [
@@ -41,6 +46,18 @@ const ABOUT_CODE: [&str; 9] = [
     "docs/design/walks.md",
     "docs/state_machine.md",
     "migrations/README.md",
+];
+/// Of the repository and of its packages.
+const READMES: [&str; 9] = [
+    "README.md",
+    "clients/python/README.md",
+    "clients/rust/README.md",
+    "clients/typescript/README.md",
+    "emulator/README.md",
+    "emulator/testcontainers/README.md",
+    "nats/README.md",
+    "service/README.md",
+    "streams/README.md",
 ];
 
 #[test]
@@ -60,6 +77,11 @@ fn the_libraries_show_few_names_each_at_one_path() {
 }
 
 #[test]
+fn no_type_name_is_twice_in_a_folder() {
+    pass(&types::complaints(sources()));
+}
+
+#[test]
 fn files_and_functions_are_small() {
     pass(&sources().iter().flat_map(size_complaints).collect::<Vec<_>>());
 }
@@ -67,6 +89,15 @@ fn files_and_functions_are_small() {
 #[test]
 fn migrations_are_small_and_define_each_function_once() {
     pass(&sql::complaints(&migrations()));
+}
+
+/// In a list of tests `what_was_kept_comes_back` says of nothing what it is.
+#[test]
+fn names_without_a_subject_become_fewer() {
+    let functions = sources().iter().flat_map(Source::functions);
+    let count = functions.filter(|function| function.name.starts_with("what_")).count();
+    assert!(count <= WITHOUT_SUBJECT, "{count} functions are called `what_…`: begin with what it is");
+    assert_eq!(count, WITHOUT_SUBJECT, "fewer are called `what_…`: lower WITHOUT_SUBJECT");
 }
 
 #[test]
@@ -133,12 +164,24 @@ fn pages_are_short() {
     let pages = files_with_extension(&root().join("docs"), "md");
     let pages = pages.iter().map(|path| name_of(path)).filter(|name| !name.starts_with("docs/adr/"));
     let pages = pages.filter(|name| !["docs/requirements.md", "docs/routes.md"].contains(&name.as_str()));
-    let pages: BTreeSet<_> = pages.chain(["ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned)).collect();
+    let others = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"].map(str::to_owned);
+    let pages: BTreeSet<_> = pages.chain(others).collect();
     for reference in documents::REFERENCES {
         assert!(pages.contains(reference), "{reference} was not read");
     }
     let complaints =
         pages.iter().filter_map(|name| documents::length_complaint(name, &read(&root().join(name))));
+    pass(&complaints.collect::<Vec<_>>());
+}
+
+/// Decisions are exempt, which stay as they were written.
+#[test]
+fn pages_are_of_sentences() {
+    let pages = files_with_extension(&root().join("docs"), "md");
+    let pages = pages.iter().map(|path| name_of(path)).filter(|name| !name.starts_with("docs/adr/0"));
+    let pages: BTreeSet<_> = pages.chain(READMES.map(str::to_owned)).collect();
+    let complaints =
+        pages.iter().filter_map(|name| documents::colons_complaint(name, &read(&root().join(name))));
     pass(&complaints.collect::<Vec<_>>());
 }
 
@@ -148,6 +191,14 @@ fn documents_name_files_and_functions_that_exist() {
     let complaints =
         ABOUT_CODE.iter().flat_map(|name| names::complaints(name, &read(&root().join(name)), &tree));
     pass(&complaints.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_recipe_for_a_field_names_every_place_of_one() {
+    let migrations = migrations();
+    let migrations = migrations.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    let sources = sources().iter().map(|source| (source.name.as_str(), source.text.as_str()));
+    pass(&recipes::complaints(&read(&root().join("CONTRIBUTING.md")), migrations.chain(sources)));
 }
 
 #[test]
@@ -221,7 +272,7 @@ fn packages_depend_downwards_only() {
 
 /// `WAKEQ_FAULT` means nothing in a build for users.
 #[test]
-fn what_ends_a_process_is_in_builds_for_tests_only() {
+fn functions_that_end_the_process_are_in_builds_for_tests_only() {
     let of_library = sources().iter().filter(|source| {
         ["src/", "streams/src/", "service/src/"].iter().any(|folder| source.name.starts_with(folder))
     });
@@ -231,6 +282,19 @@ fn what_ends_a_process_is_in_builds_for_tests_only() {
     let of_manifests =
         manifests.iter().flat_map(|name| faults::manifest_complaints(name, &read(&root().join(name))));
     pass(&complaints.into_iter().flatten().chain(of_manifests).collect::<Vec<_>>());
+}
+
+/// What tenants write would otherwise act in the browsers of those who look at it.
+#[test]
+fn pages_escape_what_they_show() {
+    let of_service = sources().iter().filter(|source| source.name.starts_with("service/src/"));
+    let (complaints, needed): (Vec<_>, Vec<_>) = of_service.map(markup::complaints).unzip();
+    assert_eq!(
+        needed.iter().sum::<usize>(),
+        markup::listed(),
+        "a file needs nothing of what it is listed for"
+    );
+    pass(&complaints.into_iter().flatten().collect::<Vec<_>>());
 }
 
 fn size_complaints(source: &Source) -> Vec<String> {

@@ -165,18 +165,22 @@ async fn the_ids_of_a_limited_key_are_its_own() {
     let ask = async |key: &str, module: &str, id: Uuid| {
         let event = json!({"module": module, "name": "resize", "id": id});
         let path = format!("/canvases/{}/events", CanvasId::DEFAULT);
-        let answer = service.ask(key, Method::POST, &path, event).await.json();
+        service.ask(key, Method::POST, &path, event).await
+    };
+    let emitted = async |key: &str, module: &str, id: Uuid| {
+        let answer = ask(key, module, id).await.json();
         (answer["id"].as_str().unwrap().to_owned(), answer["duplicate"] == json!(true))
     };
     let order = Uuid::new_v4();
-    let (taken, first) = ask(&narrow, "image", order).await;
-    assert_eq!(ask(&narrow, "image", order).await, (taken.clone(), true));
+    let (taken, first) = emitted(&narrow, "image", order).await;
+    assert_eq!(emitted(&narrow, "image", order).await, (taken.clone(), true));
     assert!(!first);
-    for module in ["WORKER", "image"] {
-        let (id, duplicate) = ask(&wide, module, order).await;
+    for again in [false, true] {
+        let (id, duplicate) = emitted(&wide, "image", order).await;
         assert_ne!(id, taken);
-        assert_eq!(duplicate, module == "image", "the second of the unlimited key");
+        assert_eq!(duplicate, again, "the unlimited key");
     }
+    assert_eq!(ask(&wide, "WORKER", order).await.problem(), (409, "id-taken".into()));
     service.stop().await;
 }
 
@@ -287,6 +291,49 @@ async fn a_key_for_some_handlers_lists_these_and_their_events() {
     }
     assert_eq!(get(&mails, "/dead-events?module=mail&name=send").await.json()["items"], json!([]));
     assert_eq!(get(&mails, "/dead-events?module=image&name=blur").await.problem(), refused);
+    service.stop().await;
+}
+
+/// What is on an object, in a batch, or died of one error may be of any handler: how many events
+/// were looked at would tell of those of others.
+#[tokio::test]
+async fn a_key_for_some_handlers_looks_at_no_others() {
+    let service = Service::start().await;
+    let images = key(&service, &["read:image/*", "values:image/*"]).await;
+    let wide = service.key("wide", CanvasId::DEFAULT, &[Scope::Emit, Scope::Read]).await;
+    let open = json!({"on_end": {"name": "imported"}});
+    assert_eq!(emit(&service, &wide, CanvasId::DEFAULT, "/batches/import:1", open).await.0, 201);
+    for (module, name) in [("image", "blur"), ("mail", "send")] {
+        let mut event =
+            json!({"module": module, "name": name, "delay_s": 3600, "options": {"tags": ["seven"]}});
+        event["object"] = json!("acct:1");
+        event["batch"] = json!("import:1");
+        assert_eq!(emit(&service, &wide, CanvasId::DEFAULT, "/events", event).await.0, 202);
+    }
+    let (blur, refused) = ("module=image&name=blur", (403, "forbidden".to_owned()));
+    let live = ["object=acct:1", "batch=import:1"];
+    let group = format!("error_group={}", Uuid::new_v4());
+    let dead = [live[0], live[1], "tag=seven", group.as_str()];
+    let of_live =
+        live.iter().flat_map(|by| ["/events?", "/events/count?"].map(|list| format!("{list}{blur}&{by}")));
+    let lists = ["/dead-events?", "/events/count?state=dead&"];
+    let of_dead = dead.iter().flat_map(|by| lists.map(|list| format!("{list}{blur}&{by}")));
+    let of_module = "/events/count?state=dead&module=image".to_owned();
+    for path in of_live.chain(of_dead).chain([of_module]) {
+        assert_eq!(read(&service, &images, &path).await.problem(), refused, "{path}");
+        assert_eq!(read(&service, &wide, &path).await.status, 200, "{path}");
+        let elsewhere = format!("/canvases/{OTHER}{path}");
+        assert_eq!(service.ask(&images, Method::GET, &elsewhere, Value::Null).await.status, 404, "{path}");
+    }
+    for (path, count) in [("/events?", 1), ("/events?tag=seven&", 1), ("/dead-events?", 0)] {
+        let list = read(&service, &images, &format!("{path}{blur}")).await.json();
+        assert_eq!(list["items"].as_array().unwrap().len(), count, "{path}");
+        assert_eq!(list.get("looked_at"), None, "{path} looks at no others");
+    }
+    let counted = read(&service, &images, &format!("/events/count?tag=seven&{blur}")).await.json();
+    assert_eq!((&counted["count"], &counted["looked_at"]), (&json!(1), &json!(1)));
+    let whole = read(&service, &wide, &format!("/events?object=acct:1&{blur}")).await.json();
+    assert_eq!(whole["looked_at"], 2, "who may read all is told");
     service.stop().await;
 }
 

@@ -65,7 +65,7 @@ async fn up_to_a_thousand_events_are_named() {
 
 /// What a kind is not about is left out: those that run, or that are not dead.
 #[tokio::test]
-async fn what_a_kind_is_not_about_is_left_out() {
+async fn events_that_an_operation_is_not_about_are_left_out() {
     let (stage, _) = Stage::memory().await;
     let (dead, runs, waits) =
         (emit(&stage, CANVAS).await, emit(&stage, CANVAS).await, emit(&stage, CANVAS).await);

@@ -318,9 +318,10 @@ async fn reports_a_neglected_database() {
         insert into wakeq.scheduling_rules (rule_type, canvas_id, event_space, handler_name, reason, created_by)
             select 'block', canvas::uuid, 'CANVAS', '_', 'fire', 'ops'
               from unnest(array['00000000-0000-0000-0000-000000000007', 'ffffffff-ffff-ffff-ffff-ffffffffffff']) canvas;
-        insert into wakeq.limit_waits (event_id, canvas_id, name, due)
-            select gen_random_uuid(), '00000000-0000-0000-0000-000000000007', 'customer:7', now()
-              from generate_series(1, 1001);
+        insert into wakeq.limit_waits (event_id, canvas_id, name, due, woken_at)
+            select gen_random_uuid(), '00000000-0000-0000-0000-000000000007', 'customer:7', now(),
+                   case when n > 500 then now() end
+              from generate_series(1, 1001) n;
         insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
             values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1', now() - interval '1 h')";
     let pool = sql(&database, neglect).await;

@@ -93,7 +93,10 @@ async fn waiting() {
     let answer = stage.live(CanvasId::DEFAULT, ids[0]).await;
     assert_eq!(answer, ready("greet", &row, answer.now));
     assert_eq!(answer.state.outcome(), Outcome::RuleNone);
-    assert_eq!(answer.next(), "runs when a worker with free capacity receives its notification");
+    let next = "runs when a worker with free capacity receives its notification: none of its handler is \
+                running, so it waits for its canvas's share at most, as each free place goes to the canvas \
+                with the fewest";
+    assert_eq!(answer.next(), next);
     let expected = HandlerStats { waiting: 5, oldest_due: Some(row.delay_until), ..idle("greet") };
     assert_eq!(stats(&stage, "greet").await, expected);
     assert_eq!(stage.admin.stats(&scope("other")).await.unwrap(), None);

@@ -123,7 +123,7 @@ async fn an_event_of_plain_sql_counts_once_it_is_claimed() {
 /// A duplicate was not emitted, nor is what was rolled back, or what only queues get. In a
 /// transaction of the caller's it counts once the caller says that it was committed.
 #[tokio::test]
-async fn what_becomes_no_event_of_the_handler_is_not_emitted() {
+async fn duplicates_and_rolled_back_events_are_not_counted_as_emitted() {
     let (stage, _) = Stage::memory().await;
     let greet = || Event::new("greet", &1).unwrap();
     let id = EventId::new();
@@ -188,6 +188,7 @@ async fn a_chart_has_a_point_for_each_step() {
         let chart = admin.statistics(canvas, None, &hours).await.unwrap();
         let hours: Vec<_> = chart.points.iter().map(|point| point.counts.emitted).collect();
         assert_eq!(hours, if canvas == OTHER { [2, 17] } else { [1, 14] });
+        assert_eq!(chart.whole().emitted, hours.iter().sum::<u64>());
     }
 }
 

@@ -128,7 +128,7 @@ async fn everything_is_blocked_and_crons_go_on_ticking() {
 /// Users pause their canvas; only admins block. Nothing can be named that would stop more than it
 /// says.
 #[tokio::test]
-async fn who_may_stop_what() {
+async fn users_pause_their_canvas_and_only_admins_block() {
     let (stage, _) = Stage::memory().await;
     let none = Stop::default();
     let only_admins = [

@@ -352,8 +352,8 @@ impl Calls<'_> {
         for (kind, id) in self.ids() {
             let emit = "select event_id::text, is_new from wakeq.emit('greet', '1', canvas => $1, id => $2, object => 'work:1')";
             let emitted = sqlx::query_as(emit).bind(ATTACKER.canvas.0).bind(id.0);
-            let emitted: (String, bool) = emitted.fetch_one(&mut connection).await.unwrap();
-            self.note("wakeq.emit", kind, emitted);
+            let emitted: Result<(String, bool), sqlx::Error> = emitted.fetch_one(&mut connection).await;
+            self.note("wakeq.emit", kind, emitted.map_err(|error| error.to_string()));
         }
     }
 

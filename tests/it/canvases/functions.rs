@@ -12,7 +12,7 @@ use wakeq::{Actor, CanvasId, Event, EventId, HandlerScope, Name, Stop};
 use super::questions::{PAUSED, Question, ask, of_both};
 use super::seed::{ATTACKER, VICTIM};
 use super::world::World;
-use super::{Findings, batches, bounds, limits, pass};
+use super::{Findings, batches, bounds, counts, limits, pass};
 use crate::support::Statements;
 use crate::support::receiver::{address, target};
 
@@ -202,6 +202,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     findings.extend(hands(world).await);
     findings.extend(batches::goes_on(world).await);
     findings.extend(bounds::goes_on(world).await);
+    findings.extend(counts::goes_on(world).await);
     findings
 }
 

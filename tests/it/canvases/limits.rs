@@ -54,7 +54,7 @@ const HALTED: &str = "
     insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
     values ('ATTACKER', 'lane', 'audit', 'note', gen_random_uuid(), 1, 0);";
 
-pub(super) const QUESTIONS: [Question; 28] = [
+pub(super) const QUESTIONS: [Question; 31] = [
     (&[LIMITED], "", "(wakeq.limit_on('VICTIM', 'handler:audit/note')).name is null"),
     (&[LIMITED], "", "(wakeq.limit_on('VICTIM', 'team:1')).name is null"),
     (&[LIMITED], "", "not wakeq.is_limited('VICTIM', 'audit', 'note', null)"),
@@ -106,6 +106,21 @@ pub(super) const QUESTIONS: [Question; 28] = [
         &[LIMITED],
         "select (wakeq.begin_line(wakeq.lock_use('VICTIM', 'crew:1'))).is_waited",
         "(select count(*) = 2 from wakeq.limit_waits where canvas_id = 'ATTACKER' and woken_at is null)",
+    ),
+    (
+        &[LIMITED, "update wakeq.limit_states set line_at = 'infinity'"],
+        "",
+        "(select wakeq.line_end(s, '1 minute') = '-infinity' from wakeq.limit_states s where canvas_id = 'VICTIM')",
+    ),
+    (&[LIMITED], "", "not wakeq.is_told_anew('VICTIM', 'crew:1')"),
+    (
+        &[
+            LIMITED,
+            "update wakeq.limit_waits set woken_at = now() + interval '1 minute'",
+            "update wakeq.limit_states set rate = case canvas_id when 'ATTACKER' then 'another' end",
+        ],
+        "",
+        "not wakeq.is_told_anew('VICTIM', 'crew:1')",
     ),
     (
         &[LIMITED, NOBODY_WAITS],

@@ -27,12 +27,23 @@ pub(super) struct Request {
     pub(super) path: String,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Option<Value>,
+    /// The scopes that it needs.
+    scopes: Vec<Scope>,
+    /// The first of its operation, or the first of its operation on the victim's canvas.
+    is_first: bool,
     pub(super) is_last_of_operation: bool,
 }
 
 impl Request {
     pub(super) fn only_reads(&self) -> bool {
         self.method == Method::GET
+    }
+
+    /// Whether a caller with these scopes may see something in its answer that others of its
+    /// operation do not show: without a needed scope all of them are refused before anything is
+    /// looked up, so that the first ones stand for the rest.
+    pub(super) fn tells_with(&self, scopes: &[Scope]) -> bool {
+        self.is_first || self.scopes.iter().all(|needed| scopes.contains(needed))
     }
 
     pub(super) fn forget_what_it_says(&self, secrets: &mut BTreeSet<String>) {
@@ -54,7 +65,7 @@ pub(super) fn attacks(
         let drafts = Drafts { document, operation, canvas: &attacker.canvas, values: victim };
         let mut of_one = drafts.all();
         let foreign = Drafts { canvas: &victim.canvas, ..drafts };
-        of_one.extend(foreign.paths().into_iter().map(|draft| draft.labelled("on the victim's canvas")));
+        of_one.extend(foreign.paths().into_iter().map(Draft::on_another_canvas));
         requests.extend(numbered(operation, of_one));
     }
     requests
@@ -87,6 +98,7 @@ fn ordered(operations: &[Operation]) -> Vec<&Operation> {
 /// With unique labels, in a fixed order.
 fn numbered(operation: &Operation, drafts: Vec<Draft>) -> Vec<Request> {
     let count = drafts.len();
+    let first_on_another = drafts.iter().position(|draft| draft.is_on_another_canvas);
     let of_draft = |(index, draft): (usize, Draft)| Request {
         label: format!("{} {index}: {}", operation.id, draft.label),
         operation: operation.id.clone(),
@@ -94,6 +106,8 @@ fn numbered(operation: &Operation, drafts: Vec<Draft>) -> Vec<Request> {
         path: draft.path,
         headers: draft.headers,
         body: draft.body,
+        scopes: operation.scopes.clone(),
+        is_first: index == 0 || Some(index) == first_on_another,
         is_last_of_operation: index + 1 == count,
     };
     drafts.into_iter().enumerate().map(of_draft).collect()
@@ -102,6 +116,7 @@ fn numbered(operation: &Operation, drafts: Vec<Draft>) -> Vec<Request> {
 #[derive(Clone)]
 struct Draft {
     label: String,
+    is_on_another_canvas: bool,
     path: String,
     headers: Vec<(String, String)>,
     body: Option<Value>,
@@ -111,6 +126,10 @@ impl Draft {
     fn labelled(mut self, words: &str) -> Self {
         self.label = format!("{words}, {}", self.label);
         self
+    }
+
+    fn on_another_canvas(self) -> Self {
+        Self { is_on_another_canvas: true, ..self.labelled("on the victim's canvas") }
     }
 }
 
@@ -190,7 +209,13 @@ impl Drafts<'_> {
         let body = self.usual_body();
         let headers = body.iter().map(|_| ("content-type".to_owned(), "application/json".to_owned()));
         let headers: Vec<_> = headers.collect();
-        let draft = |path| Draft { label: "path".into(), path, headers: headers.clone(), body: body.clone() };
+        let draft = |path| Draft {
+            label: "path".into(),
+            is_on_another_canvas: false,
+            path,
+            headers: headers.clone(),
+            body: body.clone(),
+        };
         paths.into_iter().map(draft).collect()
     }
 

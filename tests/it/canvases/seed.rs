@@ -49,7 +49,7 @@ pub(super) struct Values {
     pub(super) idempotency_keys: Vec<String>,
     pub(super) unique_keys: Vec<String>,
     pub(super) tags: Vec<String>,
-    /// Of its dead events: some that both tenants have, and one of the tenant alone.
+    /// Of its dead events, whose errors or handlers no other tenant has.
     pub(super) error_groups: Vec<String>,
     pub(super) limit_keys: Vec<String>,
     pub(super) limits: Vec<String>,

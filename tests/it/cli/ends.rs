@@ -3,7 +3,7 @@
 //!
 //! The proxy between a terminal and a server that loses an answer is a raw socket.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use wiremock::ResponseTemplate;
 use super::Terminal;
 use crate::support::receiver::answering;
 use crate::support::service::Service;
-use crate::support::{Stage, database};
+use crate::support::{Stage, Statements, database, durability};
 
 #[tokio::test]
 async fn a_server_refuses_with_its_own_words() {
@@ -123,6 +123,35 @@ async fn an_emit_that_is_in_progress_is_asked_for_again() {
         assert_eq!(keys.len(), count);
         assert!(!keys[0].is_empty() && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     }
+}
+
+/// A value that is too long for an argument comes from standard input or a file.
+#[tokio::test]
+async fn a_value_comes_from_standard_input_or_a_file() {
+    let service = Service::start().await;
+    let terminal = Terminal::with_key(&service, &service.key);
+    let value = json!("x".repeat(200_000)).to_string();
+    let piped = async |text: String| {
+        let mut command = terminal.command(&["emit", "greet", "-"]);
+        let ended = tokio::task::spawn_blocking(move || {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+            child.wait_with_output().unwrap()
+        });
+        ended.await.unwrap()
+    };
+    let emitted = piped(format!("{value}\n")).await;
+    assert_eq!(emitted.status.code(), Some(0), "{emitted:?}");
+    let file = std::env::temp_dir().join(format!("wakeq-value-{}", service.stage.database.name()));
+    std::fs::write(&file, &value).unwrap();
+    assert_eq!(terminal.prints(&["emit", "greet", &format!("@{}", file.display())]).await, "<id>\n");
+    std::fs::remove_file(file).unwrap();
+    let stored: Vec<String> = service.stage.pool.values("select value::text from wakeq.events_v2").await;
+    assert!(stored == [value.clone(), value], "{} values", stored.len());
+    let refused = piped("{".into()).await;
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    service.stop().await;
 }
 
 /// If the first answer is lost, the event is sent again under the same key, and exists once.
@@ -296,4 +325,14 @@ async fn variables_may_be_empty_and_are_named_if_they_are_wrong() {
     let words = Terminal::without_variables().complains(1, &server).await;
     assert!(words.contains("the file is empty"), "{words}");
     std::fs::remove_file(&file).unwrap();
+}
+
+/// Without a key there is nothing to encrypt with.
+#[tokio::test]
+async fn secrets_are_not_rotated_without_a_key() {
+    let database = database().await;
+    let (name, value) = durability();
+    let keyless = Terminal::without_variables().set("DATABASE_URL", database.url()).set(name, value);
+    let words = keyless.complains(2, &["secrets", "rotate"]).await;
+    assert!(words.contains("set WAKEQ_SECRET_KEY"), "{words}");
 }

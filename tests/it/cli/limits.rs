@@ -105,7 +105,8 @@ async fn limits_are_set_by_a_server() {
     service.stop().await;
 }
 
-/// As JSON, `show` has the limit and what is in use of it; and an emit says that too many wait.
+/// As JSON, `show` has the limit and what is in use of it, as has its table; and an emit says that
+/// too many wait.
 #[tokio::test]
 async fn a_limit_and_its_uses_are_json() {
     let service = Service::start().await;
@@ -122,6 +123,11 @@ async fn a_limit_and_its_uses_are_json() {
     let wait = "insert into wakeq.limit_waits (event_id, canvas_id, name, due)
                 values (gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'customer:7', now())";
     service.stage.execute(wait).await;
+    let used = "insert into wakeq.limit_states (canvas_id, name)
+                values ('00000000-0000-0000-0000-000000000000', 'customer:7')";
+    service.stage.execute(used).await;
+    let shown = squeezed(&terminal.prints(&["limits", "show", "customer"]).await);
+    assert!(shown.contains("customer:7 0 1 -"), "{shown}");
     let emit = ["emit", "greet", "1", "--limit", "customer:7"];
     for terminal in [terminal, Terminal::wide(&service).await] {
         let refused = terminal.complains(6, &emit).await;

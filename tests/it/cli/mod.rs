@@ -6,6 +6,7 @@ mod batches;
 mod both;
 mod bulk;
 mod checkpoints;
+mod crons;
 mod dead_groups;
 mod ends;
 mod groups;

@@ -48,6 +48,7 @@ async fn events_have_the_agreed_columns() {
         "cancelled_by text",
         "options jsonb",
         "starts_at timestamptz",
+        "leased_at timestamptz",
     ];
     assert_eq!(columns(&stage, "events_v2").await, agreed);
 }

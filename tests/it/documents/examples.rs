@@ -25,6 +25,7 @@ macro_rules! programs {
 programs! {
     hello, "../../../examples/hello.rs";
     retries, "../../../examples/retries.rs";
+    finish, "../../../examples/finish.rs";
     order, "../../../examples/order.rs";
     cron, "../../../examples/cron.rs";
     queue, "../../../examples/queue.rs";
@@ -49,6 +50,8 @@ say! {
     the_first_one_greets: "hello" says ["Hello, Ada!", "shutting down"];
     retries_end_in_success_or_death: "retries"
         says ["flaky, attempt 3", "Some(\"flaky\") completed", "no such column", "Some(\"broken\") completed"];
+    pages_are_imported_exactly_once: "finish"
+        says ["Some(Inserted)", "Some(Kept)", "attempt 1: page 2", "attempt 2: page 3", "4 pages after attempt 2"];
     objects_keep_their_order: "order" says ["work:1 \"deleted\"", "work:2 \"deleted\""];
     a_cron_ticks: "cron" says ["tick at Some("];
     a_queue_gets_copies: "queue" says ["number Some(2) of 21"];

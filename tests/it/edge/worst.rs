@@ -1,11 +1,13 @@
 //! One tenant at its worst for a minute, and another beside it: `serve` and `work` as processes,
 //! their memory, and how long the other's events take from the emit to the start. Figures for
-//! `cargo xtask edge worst`.
+//! `cargo xtask edge worst`. Then the worst requests of one feature after the other.
 //!
 //! `WAKEQ_WORST` lists the parts of the attack to run, separated by commas; `WAKEQ_WORST_S` is the
-//! number of seconds of each measurement, without and with the attack.
+//! number of seconds of each measurement, without and with the attack. A feature takes a quarter.
 
 mod attack;
+mod features;
+mod neighbour;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -27,12 +29,12 @@ use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_streams::{BrokerBacking, BrokerConfig, EntityConfig, EntityProcessor, EventBroker};
 use wakeq_testbed::{ChildProcess, Guard, Launch};
 
-use attack::{Attack, PARTS};
+use attack::{Attack, FEATURES, PARTS, all_parts};
 
 use crate::streams::entities::Account;
 use crate::support::brokers::Broker;
 use crate::support::service::make_key;
-use crate::support::{Stage, durability, fit};
+use crate::support::{SECRET_KEY, Stage, durability, fit};
 
 /// Bounds: the memory of each process, and how much slower the other tenant may become.
 const SERVE_KIB: u64 = 256 * 1024;
@@ -152,6 +154,26 @@ impl Deployment {
         let url = format!("http://{}/v1/canvases/{canvas}{path}", self.address);
         self.client.request(method, url).bearer_auth(&self.keys[&canvas])
     }
+
+    /// The peak memory of both processes, in KiB.
+    fn peaks(&self) -> (u64, u64) {
+        (peak_kib(&self.serve), peak_kib(&self.work))
+    }
+
+    /// Asserts that both processes live, within their memory.
+    fn check_bounds(&self) {
+        let running = (self.serve.is_running(), self.work.is_running());
+        assert_eq!(
+            running,
+            (true, true),
+            "both processes live:\n{}\n{}",
+            self.serve.last_lines(),
+            self.work.last_lines()
+        );
+        let (serve, work) = self.peaks();
+        assert!(serve <= SERVE_KIB, "serve had {serve} KiB");
+        assert!(work <= WORK_KIB, "work had {work} KiB");
+    }
 }
 
 fn common(launch: Launch, url: &str, config: &PubSubConfig) -> Launch {
@@ -162,6 +184,7 @@ fn common(launch: Launch, url: &str, config: &PubSubConfig) -> Launch {
         .environment("WAKEQ_TOPIC", &config.topic)
         .environment("WAKEQ_SUBSCRIPTION", &config.subscription)
         .environment(durability().0, durability().1)
+        .environment(SECRET_KEY.0, SECRET_KEY.1)
         .environment("NO_COLOR", "1")
         .environment("RUST_LOG", "warn,wakeq=info")
 }
@@ -267,27 +290,38 @@ async fn emits(deployment: &Arc<Deployment>, first: u64, time: Duration) -> Meas
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a minute of a tenant at its worst: `cargo xtask edge worst` runs it"]
+#[ignore = "minutes of a tenant at its worst: `cargo xtask edge worst` runs it"]
 async fn the_worst_tenant_affects_only_itself() {
-    let wanted = std::env::var("WAKEQ_WORST").unwrap_or_else(|_| PARTS.join(","));
-    let parts: Vec<_> = wanted.split(',').collect();
-    assert!(parts.iter().all(|part| PARTS.contains(part)), "the parts are {PARTS:?}");
+    let all: Vec<_> = all_parts().collect();
+    let wanted = std::env::var("WAKEQ_WORST").unwrap_or_else(|_| all.join(","));
+    let (alone, parts): (Vec<_>, Vec<_>) = wanted.split(',').partition(|part| FEATURES.contains(part));
+    assert!(parts.iter().all(|part| PARTS.contains(part)), "the parts are {all:?}");
     let time = Duration::from_secs(std::env::var("WAKEQ_WORST_S").map_or(60, |time| time.parse().unwrap()));
     let deployment = Deployment::start().await;
     // A warm-up, which is not measured.
     emits(&deployment, 0, Duration::from_secs(3)).await;
-    let alone = emits(&deployment, 1_000_000, time).await;
-    let quiet = (peak_kib(&deployment.serve), peak_kib(&deployment.work));
+    if !parts.is_empty() {
+        attack_at_once(&deployment, &parts, time).await;
+    }
+    for feature in alone {
+        features::attack(&deployment, feature, time / 4).await;
+    }
+}
+
+/// The parts that run at once, measured against a time without any.
+async fn attack_at_once(deployment: &Arc<Deployment>, parts: &[&str], time: Duration) {
+    let alone = emits(deployment, 1_000_000, time).await;
+    let quiet = deployment.peaks();
     let attack =
-        Attack::begin(&deployment.guard, &deployment.address, &deployment.keys[&ATTACKER], &parts).await;
-    let beside = emits(&deployment, 2_000_000, time).await;
+        Attack::begin(&deployment.guard, &deployment.address, &deployment.keys[&ATTACKER], parts).await;
+    let beside = emits(deployment, 2_000_000, time).await;
     let counts = attack.counts();
     drop(attack);
-    let (serve, work) = (peak_kib(&deployment.serve), peak_kib(&deployment.work));
+    let (serve, work) = deployment.peaks();
     let (p50, p99) = (percentile(&alone.delays, 500), percentile(&alone.delays, 990));
     let ratio = percentile(&beside.delays, 990).as_secs_f64() / p99.as_secs_f64();
     println!("parts: {}", parts.join(", "));
-    counts.iter().for_each(|(part, counts)| println!("    {part}: {counts}"));
+    counts.iter().for_each(|(part, outcomes)| println!("    {part}: {outcomes:?}"));
     println!("serve: at most {serve} KiB ({} before the attack); work: {work} KiB ({})", quiet.0, quiet.1);
     println!(
         "emit to start: p50 {p50:?} and p99 {p99:?} alone; p50 {:?} and p99 {:?} beside it: {ratio:.1} times; {} of {} refused, {} never started",
@@ -301,19 +335,10 @@ async fn the_worst_tenant_affects_only_itself() {
         let [answer, disk] = [&seen.answers, &seen.disk].map(|durations| percentile(durations, 990));
         println!("{when}: p99 of emit to answer {answer:?}, of a write to the disk {disk:?}");
     }
-    let running = (deployment.serve.is_running(), deployment.work.is_running());
     println!("waiting in the end: {} events", deployment.stage.rows().await);
-    assert_eq!(
-        running,
-        (true, true),
-        "both processes live:\n{}\n{}",
-        deployment.serve.last_lines(),
-        deployment.work.last_lines()
-    );
+    deployment.check_bounds();
     let mut refused = BTreeMap::<_, usize>::new();
     beside.refused.into_iter().for_each(|how| *refused.entry(how).or_default() += 1);
     assert_eq!(refused, BTreeMap::new(), "the other tenant is never refused");
-    assert!(serve <= SERVE_KIB, "serve had {serve} KiB");
-    assert!(work <= WORK_KIB, "work had {work} KiB");
     assert!(ratio <= SLOWER && beside.never == 0, "the other tenant's p99 is {ratio:.1} times its own alone");
 }

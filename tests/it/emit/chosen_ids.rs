@@ -9,7 +9,8 @@ use wakeq::machine::Outcome;
 use wakeq::notify::{Notification, Notifier};
 use wakeq::queues::NewQueue;
 use wakeq::{
-    Actor, AdminError, CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route,
+    Actor, AdminError, CanvasId, EmitError, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy,
+    Route, StoreError,
 };
 
 use crate::support::{RunningWorker, Stage, Statements};
@@ -92,7 +93,7 @@ async fn other_canvases_cannot_reserve_an_id() {
     let mine = dies(&stage, &mut worker, debit(MINE, "acct:1").id(dead)).await;
     worker.stop().await;
     for chosen in [dead, mine, id, EventId::chosen(MINE, id)] {
-        let far_off = Event::new("x", &1).unwrap().canvas(THEIRS).id(chosen);
+        let far_off = Event::new("y", &1).unwrap().canvas(THEIRS).id(chosen);
         let far_off = far_off.at("2125-01-01T00:00:00Z".parse().unwrap()).unwrap();
         assert!(!stage.queue.emit(far_off).await.unwrap().duplicate, "{chosen}");
     }
@@ -130,6 +131,75 @@ async fn a_dead_event_is_not_emitted_over() {
     untouched(&stage, mine).await;
     assert_eq!(stage.admin.value(MINE, id).await.unwrap().as_deref(), Some("1"));
     worker.stop().await;
+}
+
+/// Whatever has become of the first event, and however the second is emitted, which has no effect.
+/// For the same handler it is a repeat.
+async fn is_for_one_handler(stage: &Stage, id: EventId, mine: (EventId, &str)) {
+    let (rows, event) = (stage.rows().await, |name: &str| Event::new(name, &1).unwrap());
+    let other = || event("other").id(id);
+    let taken = |error: EmitError| {
+        let EmitError::Store(StoreError::IdTaken(taken)) = error else { panic!("{error}") };
+        assert_eq!((taken.id, taken.name.as_str()), mine);
+    };
+    taken(stage.queue.emit(other()).await.unwrap_err());
+    taken(stage.queue.emit(other().on("acct:1").unwrap()).await.unwrap_err());
+    taken(stage.queue.emit_all(vec![event("before"), other(), event("after")]).await.unwrap_err());
+    taken(stage.queue.emit_on("acct:1", event("main"), vec![other()], Some("1")).await.unwrap_err());
+    let key = IdempotencyKey::new(MINE, "ada", "k", b"x").unwrap();
+    let kept = stage.queue.emit_idempotent(&key, vec![event("before"), other()], |_| String::new()).await;
+    taken(kept.unwrap_err());
+    let mut transaction = stage.pool.begin().await.unwrap();
+    taken(stage.queue.emit_in(&mut transaction, other()).await.map(|receipt| receipt.id()).unwrap_err());
+    transaction.rollback().await.unwrap();
+    let sql = sqlx::query("select from wakeq.emit('other', '1', id => $1)").bind(id.0);
+    let raised = sql.execute(&stage.pool).await.unwrap_err();
+    let raised = raised.as_database_error().unwrap();
+    assert_eq!(
+        (raised.code().as_deref(), raised.constraint()),
+        (Some("23505"), Some("emitted_ids_one_handler"))
+    );
+    let again = stage.queue.emit(event(mine.1).modifier("eu").unwrap().id(id)).await.unwrap();
+    assert_eq!((again.id, again.duplicate), (mine.0, true));
+    assert_eq!(stage.rows().await, rows, "nothing was emitted");
+}
+
+/// While its event waits, when it is dead, and when only its id is left. What another canvas has
+/// emitted under the same choice is not in the way, and stays.
+#[tokio::test]
+async fn a_chosen_id_is_for_one_handler() {
+    let (stage, _) = Stage::memory().await;
+    let (id, short) = (EventId::new(), EventId::new());
+    let theirs = || Event::new("other", &1).unwrap().canvas(THEIRS).id(id);
+    assert!(!stage.queue.emit(theirs()).await.unwrap().duplicate);
+    let mine = stage.queue.emit(debit(MINE, "acct:2").id(id)).await.unwrap().id;
+    is_for_one_handler(&stage, id, (mine, "debit")).await;
+    let mut worker = failing(&stage);
+    worker.until(mine, Outcome::HandedOver).await;
+    worker.stop().await;
+    stage.execute("delete from wakeq.emitted_ids").await;
+    is_for_one_handler(&stage, id, (mine, "debit")).await;
+    untouched(&stage, mine).await;
+
+    let completed = stage.queue.emit(Event::new("greet", &1).unwrap().id(short)).await.unwrap().id;
+    stage.execute("delete from wakeq.events_v2 where name = 'greet'").await;
+    is_for_one_handler(&stage, short, (completed, "greet")).await;
+    assert!(stage.queue.emit(theirs()).await.unwrap().duplicate);
+}
+
+/// Nothing of such a call is left, so that its id is free.
+#[tokio::test]
+async fn one_call_cannot_choose_an_id_for_two_handlers() {
+    let (stage, _) = Stage::memory().await;
+    let id = EventId::new();
+    let event = |name: &str| Event::new(name, &1).unwrap().id(id);
+    for second in [event("b"), event("b").on("acct:1").unwrap()] {
+        let refused = stage.queue.emit_all(vec![event("a"), second]).await;
+        assert!(matches!(refused, Err(EmitError::Store(StoreError::IdTaken(_)))), "{refused:?}");
+    }
+    assert_eq!(stage.rows().await, 0);
+    let all = stage.queue.emit_all(vec![event("b"), event("b"), event("b").canvas(THEIRS)]).await.unwrap();
+    assert_eq!(all.iter().map(|one| one.duplicate).collect::<Vec<_>>(), [false, true, false]);
 }
 
 /// A message with the id of one canvas's event and another canvas names no event: nothing runs or

@@ -93,6 +93,20 @@ async fn a_replaced_secret_is_accepted_for_a_day() {
     service.stop().await;
 }
 
+/// What is sent again is a repeat, although the hook has another handler by now.
+#[tokio::test]
+async fn a_repeat_to_a_hook_with_a_new_handler_adds_nothing() {
+    let service = Service::start().await;
+    put(&service, "pushes", "github", json!({})).await;
+    let sent = webhook("github", "1");
+    let first = sent.sent(&service, "pushes").await.json();
+    put(&service, "pushes", "github", json!({"handler": {"name": "newer"}})).await;
+    let again = sent.sent(&service, "pushes").await.json();
+    assert_eq!(again, json!({"id": first["id"], "duplicate": true}));
+    assert_eq!(webhook("github", "2").sent(&service, "pushes").await.json()["duplicate"], false);
+    assert_eq!(service.stop().await.rows().await, 2);
+}
+
 /// A hook emits, so an operator needs the right to emit, to any handler.
 #[tokio::test]
 async fn hooks_are_put_by_operators_who_may_emit() {

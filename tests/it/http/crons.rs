@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
-use crate::support::service::{Answer, Service, has};
+use crate::crons::last_events::{DIED, TICKED};
+use crate::support::OTHER;
+use crate::support::service::{Answer, NONE, Service, has};
 
 #[tokio::test]
 async fn a_cron_is_put_shown_paused_and_deleted() {
@@ -17,7 +19,7 @@ async fn a_cron_is_put_shown_paused_and_deleted() {
     let cron = put.json();
     has(&cron, json!({"name": "nightly", "expression": "30 2 * * *", "zone": "Europe/Berlin"}));
     has(&cron, json!({"modifier": "_", "value": {"n": 1}, "missed": "once"}));
-    has(&cron, json!({"paused": null, "last": null, "created_by": "key:tests"}));
+    has(&cron, json!({"paused": null, "last": null, "last_event": null, "created_by": "key:tests"}));
     let next = cron["next"].as_array().unwrap();
     assert_eq!(next.len(), 5);
     for tick in next {
@@ -64,6 +66,42 @@ async fn crons_are_listed_page_by_page_without_their_values() {
     for query in ["limit=0", "limit=1001", "cursor=%20", "name=a"] {
         assert_eq!(service.get(&format!("/cron?{query}")).await.problem().0, 400, "{query}");
     }
+    service.stop().await;
+}
+
+/// In the list and alone. A cron of the same name on another canvas has an event of its own, whose
+/// handler is paused there.
+#[tokio::test]
+async fn crons_say_what_became_of_their_last_ticks() {
+    let service = Service::start().await;
+    let key = service.key("other", OTHER, &Scope::ALL).await;
+    let at_other = |path: &str| format!("/canvases/{OTHER}{path}");
+    let cron = json!({"expression": "@yearly"});
+    service.put("/cron/report", cron.clone()).await.json();
+    service.ask(&key, Method::PUT, &at_other("/cron/report"), cron).await.json();
+    service.stage.execute(TICKED).await;
+    service.ask(&key, Method::PUT, &at_other("/handlers/CRON/report/pause"), json!({})).await.json();
+    let own = async |state: &str| {
+        let event = service.get("/cron/report").await.json()["last_event"].clone();
+        assert_eq!(
+            (&event["state"], &service.items("/cron?limit=9").await[0]["last_event"]),
+            (&json!(state), &event)
+        );
+        event
+    };
+    let event = own("ready").await;
+    assert_eq!((&event["retries"], event["id"].as_str().unwrap().len()), (&json!(0), 36));
+    let theirs = service.ask(&key, Method::GET, &at_other("/cron/report"), NONE).await.json();
+    has(&theirs["last_event"], json!({"state": "paused"}));
+    assert_ne!(theirs["last_event"]["id"], event["id"]);
+    service.stage.execute(DIED).await;
+    assert_eq!(own("dead").await, json!({"id": event["id"], "state": "dead", "retries": 2}));
+    service
+        .stage
+        .execute("update wakeq.dead_events set canvas_id = '00000000-0000-0000-0000-0000000000f0'")
+        .await;
+    assert_eq!(own("gone").await["id"], event["id"], "that of another canvas is another");
+    assert_eq!(service.get(&format!("/events/{}", event["id"].as_str().unwrap())).await.problem().0, 404);
     service.stop().await;
 }
 

@@ -52,7 +52,7 @@ async fn an_event_is_due_earlier_or_later() {
 }
 
 #[tokio::test]
-async fn who_may_not_changes_nothing() {
+async fn keys_without_the_right_change_no_due_time() {
     let service = Service::start().await;
     let id = emit(&service, 3600).await;
     let path = |canvas: CanvasId| format!("/canvases/{canvas}/events/{id}/due");

@@ -152,6 +152,25 @@ async fn a_chosen_id_is_emitted_once() {
     assert_eq!(service.stop().await.rows().await, 3);
 }
 
+/// The problem names the handler, and nothing of a batch is emitted. Another tenant's choice is its
+/// own.
+#[tokio::test]
+async fn a_chosen_id_of_another_handler_is_refused() {
+    let service = Service::start().await;
+    let id = EventId::new();
+    service.post("/events", json!({"name": "greet", "id": id.0})).await.json();
+    let other = json!({"name": "other", "id": id.0});
+    for (path, body) in
+        [("/events", other.clone()), ("/events:batch", json!({"events": [{"name": "a"}, other.clone()]}))]
+    {
+        service.post(path, body).await.says((409, "id-taken"), "for the handler WORKER/greet");
+    }
+    let key = service.key("other", OTHER, &[Scope::Emit]).await;
+    let theirs = service.ask(&key, Method::POST, &format!("/canvases/{OTHER}/events"), other).await.json();
+    assert_eq!(theirs, json!({"id": EventId::chosen(OTHER, id), "duplicate": false}));
+    assert_eq!(service.stop().await.rows().await, 2);
+}
+
 #[tokio::test]
 async fn a_batch_is_emitted_whole_or_not_at_all() {
     let service = Service::start().await;

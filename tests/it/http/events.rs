@@ -108,7 +108,9 @@ async fn every_state_is_explained() {
     sql(&service, "update wakeq.events_v2 set locked_at = now(), claims = 1 where id = $1", &runs).await;
     kill(&service, &dead).await;
     service.post(&format!("/events/{chosen}/cancel"), json!({})).await.json();
-    let receives = "runs when a worker with free capacity receives its notification";
+    let receives = "runs when a worker with free capacity receives its notification: none of its handler is \
+                    running, so it waits for its canvas's share at most, as each free place goes to the canvas \
+                    with the fewest";
     let returns = "ends when its handler returns, or is taken over when its lease expires";
     for (id, state, outcome, next) in [
         (&ready, "ready", json!("RuleNone"), receives),

@@ -99,7 +99,7 @@ async fn the_settings_of_many_canvases_are_shown_page_by_page() {
 #[tokio::test]
 async fn rejects_invalid_arguments() {
     let service = Service::start().await;
-    let root = root(&service, &[Scope::Read, Scope::Operate]).await;
+    let root = root(&service, &[Scope::Read, Scope::Values, Scope::Operate]).await;
     for (path, body, words) in [
         (QUEUE, json!({"patterns": []}), "1 to 20 patterns"),
         (QUEUE, json!({"patterns": ["a", "("]}), "pattern 2 is not valid"),
@@ -204,7 +204,7 @@ async fn no_key_opens_the_canvas_of_queue_targets() {
 async fn a_queue_has_a_target() {
     let service = Service::with(HttpConfig { delivery: to_loopback(), ..HttpConfig::default() }).await;
     let receiver = Receiver::start().await;
-    let root = root(&service, &[Scope::Read, Scope::Operate]).await;
+    let root = root(&service, &[Scope::Read, Scope::Values, Scope::Operate]).await;
     let with_target =
         json!({"patterns": ["email"], "target": {"url": receiver.url, "policy": {"retries": 7}}});
     let put = service.ask(&root, Method::PUT, QUEUE, with_target.clone()).await.json();
@@ -224,6 +224,26 @@ async fn a_queue_has_a_target() {
     }
     let gone = service.ask(&root, Method::DELETE, QUEUE, NONE).await.json();
     assert_eq!(gone, json!({"gone": true}), "nothing waited");
+    service.stop().await;
+}
+
+/// A target is sent what is in the events of every canvas, so whoever may not see that registers
+/// none, nor does who may see it on one canvas.
+#[tokio::test]
+async fn a_target_takes_the_scope_for_values() {
+    let service = Service::with(HttpConfig { delivery: to_loopback(), ..HttpConfig::default() }).await;
+    let receiver = Receiver::start().await;
+    let blind = service.wide_key("blind", &[Scope::Read, Scope::Operate, Scope::Emit, Scope::Admin]).await;
+    let elsewhere = service.key("them", OTHER, &Scope::ALL).await;
+    let put = async |key: &str, body: Value| service.ask(key, Method::PUT, QUEUE, body).await;
+    let with_target = json!({"patterns": ["email"], "target": {"url": receiver.url}});
+    assert_eq!(put(&blind, emails()).await.status, 201, "functions of workers process it");
+    put(&blind, with_target.clone()).await.says((403, "forbidden"), "`values`");
+    put(&elsewhere, with_target.clone()).await.says((403, "forbidden"), "reaches every canvas");
+    let shown = service.ask(&blind, Method::GET, QUEUE, NONE).await.json();
+    has(&shown, json!({"target": null, "patterns": [".*:email_event:.*"]}));
+    let root = root(&service, &[Scope::Read, Scope::Values, Scope::Operate]).await;
+    assert_eq!(put(&root, with_target).await.status, 200);
     service.stop().await;
 }
 

@@ -104,7 +104,18 @@ async fn events_are_found_by_object_and_batch() {
         let (name, value) = query.split_once('=').unwrap();
         let delete = json!({"kind": "delete", "filter": {name: value}});
         assert_eq!(service.post("/operations/preview", delete).await.json()["count"], 2);
+        // As after a page whose last event is of another handler.
+        let mails = format!("{query}&name=mail&cursor={cursor}");
+        let of_mail = service.get(&format!("/events?{mails}")).await.json();
+        assert_eq!(ids(&of_mail), [&found[1]], "{query}");
+        assert_eq!(service.get(&format!("/events/count?{mails}")).await.json()["count"], 1);
     }
+    let first = service.get("/events?name=mail&limit=1").await.json();
+    assert_eq!(first["next_cursor"], Value::Null, "there is one only");
+    let of_ship = service.get("/events?name=ship&limit=1").await.json();
+    let cursor = of_ship["next_cursor"].as_str().unwrap();
+    let refused = service.get(&format!("/events?name=mail&cursor={cursor}")).await;
+    assert_eq!(refused.problem(), (400, "bad-request".into()), "without either it is of its handler");
     for query in [
         "object=a%20b",
         "object=",

@@ -65,11 +65,13 @@ async fn a_chart_is_in_columns() {
             "p95_s": [null, 0.00095, null],
             "p99_s": [null, 0.00099, null],
         },
+        "bins": {"below_ms": [1, 2, 4], "wait": [0, 0, 4], "run": [2, 0, 0]},
     });
     assert_eq!(shown, expected);
     assert_eq!(chart(&service, &service.key, &canvas, minute).await["emitted"], json!([0, 7, 0]));
     let unknown = chart(&service, &service.key, &format!("{canvas}/handlers/WORKER/mail"), minute).await;
     assert_eq!(unknown["completed"], json!([0, 0, 0]));
+    assert_eq!(unknown["bins"], json!({"below_ms": [], "wait": [], "run": []}));
     service.stop().await;
 }
 

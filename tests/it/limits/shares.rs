@@ -91,8 +91,8 @@ async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs()
     service.stop().await;
 }
 
-/// After a long read, the canvas's turn rests for two seconds if another canvas has made requests
-/// to the process, and not at all if it is alone.
+/// After a long read, the canvas's turn rests for up to two seconds if it has read much and another
+/// canvas has made requests to the process, and not at all if it is alone.
 #[tokio::test]
 async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
     let service = patient(HttpConfig::default()).await;
@@ -115,13 +115,15 @@ async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
         read().await.json();
         released.elapsed()
     };
-    let rest = Duration::from_secs(2);
+    // Seven times what the read took beyond 5 ms, less what is saved meanwhile.
+    let rest = Duration::from_secs(1);
     // One success is enough: with a rest, none would be answered this soon.
     let alone = async { while next_after_a_long_one().await >= rest {} };
     tokio::time::timeout(TIMEOUT, alone).await.expect("nothing rests for nobody's sake");
     service.get("/handlers").await.json();
-    let beside = next_after_a_long_one().await;
-    assert!(beside >= rest, "{beside:.1?} beside a neighbour");
+    // What it has saved is used up first.
+    let beside = async { while next_after_a_long_one().await < rest {} };
+    tokio::time::timeout(TIMEOUT, beside).await.expect("whoever reads without end rests beside a neighbour");
     service.stop().await;
 }
 
@@ -280,8 +282,9 @@ async fn unauthenticated_requests_are_limited_by_address() {
     let service = Service::with(HttpConfig { stranger_rate: 1, ..HttpConfig::default() }).await;
     let path = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
     let listen = "/v1/listen?pattern=*";
-    for path in [path.as_str(), listen] {
-        let knock = async || Answer::of(service.request(Method::GET, path).bearer_auth("wakeq_none")).await;
+    for (method, path) in [(Method::GET, path.as_str()), (Method::GET, listen), (Method::POST, "/v1/push")] {
+        let knock =
+            async || Answer::of(service.request(method.clone(), path).bearer_auth("wakeq_none")).await;
         assert!(refused_of_ten(knock).await > 0, "{path}");
     }
     for _ in 0..10 {

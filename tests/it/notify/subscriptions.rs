@@ -1,15 +1,19 @@
 //! Services with different handlers on one queue: a subscription each, on the same topic.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use wakeq::machine::Outcome;
 use wakeq::notify::{Notification, Notifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{CanvasId, Event, EventId, Execution, HandlerResult, Handlers, Timing};
+use wakeq_service::server::{HttpConfig, HttpServer};
 
 use crate::support::brokers::Broker;
+use crate::support::service::Answer;
 use crate::support::thread_log::ThreadLog;
-use crate::support::{RunningWorker, Stage, TIMEOUT, scope};
+use crate::support::{RunningWorker, Stage, TIMEOUT, scope, wait_while};
 
 async fn complete(_event: Execution) -> HandlerResult {
     Ok(())
@@ -74,4 +78,33 @@ async fn a_worker_without_the_second_subscription_says_what_it_misses() {
         assert_eq!(said.len(), usize::from(!has_second), "{said:#?}");
         subscription.close(TIMEOUT).await;
     }
+}
+
+/// Without the subscription that it consumes, a process accepts events, and says that they start
+/// late.
+#[tokio::test]
+async fn a_process_whose_subscription_is_deleted_is_degraded() {
+    let config = Broker::pubsub_config("readyz").await;
+    create_topics(&config).await.unwrap();
+    let notifier = Arc::new(PubSub::connect(config.clone()).await.unwrap()) as Arc<dyn Notifier>;
+    let stage = Stage::with(Arc::clone(&notifier), Timing::default()).await;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let http = HttpConfig { address, stranger_rate: 10_000, ..HttpConfig::default() };
+    let server = HttpServer::bind(stage.store.clone(), Arc::clone(&notifier), http).await.unwrap();
+    let (address, stop) = (server.local_address(), server.stop_token());
+    let serving = tokio::spawn(server.run());
+    let subscription = notifier.subscribe(10).await.unwrap();
+    let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
+    let says = async || {
+        let answer = Answer::of(client.get(format!("http://{address}/readyz"))).await;
+        let health: Value = serde_json::from_str(&answer.text).unwrap();
+        let notifier = health["checks"]["notifier"].as_bool().unwrap();
+        (answer.status.as_u16(), health["status"].as_str().unwrap().to_owned(), notifier)
+    };
+    wait_while!(says().await != (200, "ready".to_owned(), true), "it is not ready");
+    Broker::delete_subscription(&config).await;
+    wait_while!(says().await != (200, "degraded".to_owned(), false), "it does not notice");
+    subscription.close(TIMEOUT).await;
+    stop.cancel();
+    tokio::time::timeout(TIMEOUT, serving).await.expect("no end in time").unwrap();
 }

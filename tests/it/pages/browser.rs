@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use fantoccini::actions::{InputSource, KeyAction, KeyActions};
 use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -24,10 +25,24 @@ pub(crate) struct Browser {
 /// The widths at which pages are looked at: a phone and a desk.
 pub(crate) const WIDTHS: [u32; 2] = [390, 1440];
 
+/// Keys, as WebDriver writes them.
+pub(crate) const TAB: &str = "\u{e004}";
+pub(crate) const ENTER: &str = "\u{e007}";
+pub(crate) const ESCAPE: &str = "\u{e00c}";
+pub(crate) const SPACE: &str = " ";
+const SHIFT: char = '\u{e008}';
+
+/// More than what can have the focus on any page.
+const TABS_MAX: usize = 300;
+
+/// Whether a test without a browser fails.
+pub(crate) fn is_required() -> bool {
+    std::env::var("REQUIRE_BROWSER").is_ok_and(|value| value == "1")
+}
+
 impl Browser {
     /// Opens a window. `None` if there is no browser here, unless it is required.
     pub(crate) async fn open(service: &Service) -> Option<Self> {
-        let is_required = std::env::var_os("REQUIRE_BROWSER").is_some();
         let driver = Command::new("chromedriver")
             .args(["--port=0", "--allowed-ips=127.0.0.1"])
             .stdout(Stdio::piped())
@@ -36,11 +51,11 @@ impl Browser {
             .spawn();
         let mut driver = match driver {
             Ok(driver) => driver,
-            Err(error) if !is_required => {
-                println!("skipped: chromedriver can't be started: {error}");
+            Err(error) => {
+                assert!(!is_required(), "REQUIRE_BROWSER is 1, and chromedriver can't be started: {error}");
+                println!("SKIPPED: pages in a browser: chromedriver can't be started: {error}");
                 return None;
             }
-            Err(error) => panic!("chromedriver is required: {error}"),
         };
         let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
         let port: u16 = loop {
@@ -111,10 +126,61 @@ impl Browser {
         self.click(Locator::XPath(&path)).await;
     }
 
+    /// Presses keys one after the other, as on a keyboard: what has the focus gets them.
+    pub(crate) async fn keys(&self, keys: &str) {
+        let press = |value| KeyAction::Down { value };
+        let release = |value| KeyAction::Up { value };
+        let pressed = keys.chars().flat_map(|value| match value {
+            // It is above another sign.
+            '?' => vec![press(SHIFT), press(value), release(value), release(SHIFT)],
+            _ => vec![press(value), release(value)],
+        });
+        let keyboard = KeyActions::new("keyboard".to_owned());
+        let strokes = pressed.fold(keyboard, |keyboard, key| keyboard.then(key));
+        self.client.perform_actions(strokes).await.unwrap();
+    }
+
+    /// Presses Tab until this has the focus, and can be seen to have it.
+    pub(crate) async fn tab_to(&self, what: &str) {
+        let script = "const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
+                      return [document.activeElement.matches(arguments[0]),
+                              outlineStyle !== 'none' && outlineWidth !== '0px'];";
+        for _ in 0..TABS_MAX {
+            self.keys(TAB).await;
+            let found = self.client.execute(script, vec![json!(what)]).await.unwrap();
+            if found[0] == true {
+                assert_eq!(found[1], true, "{what} has the focus, and no outline");
+                return;
+            }
+        }
+        panic!("Tab does not lead to {what}");
+    }
+
+    /// What a script returns.
+    pub(crate) async fn evaluate(&self, script: &str) -> Value {
+        self.client.execute(script, Vec::new()).await.unwrap()
+    }
+
+    /// Waits until a script returns `true`.
+    pub(crate) async fn until_true(&self, script: &str) {
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
+        while self.evaluate(script).await != true {
+            assert!(tokio::time::Instant::now() < deadline, "it stays untrue: {script}");
+            // A driver does not tell when a page has changed.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// Waits for an element.
     pub(crate) async fn until(&self, what: &str) {
         let found = self.client.wait().at_most(TIMEOUT).for_element(Locator::Css(what)).await;
         found.unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+
+    /// Whether the page has a text now.
+    pub(crate) async fn says(&self, words: &str) -> bool {
+        let body = self.client.find(Locator::Css("body")).await.unwrap();
+        body.text().await.unwrap().contains(words)
     }
 
     /// Waits until the page has a text. The numbers on it change by themselves.
@@ -186,9 +252,39 @@ impl Browser {
         found.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
     }
 
+    /// The links of the page's main part that look like buttons and whose words do not stand in
+    /// their middle.
+    pub(crate) async fn words_off_centre(&self) -> Vec<String> {
+        let script = "const middle = (box) => box.top + box.height / 2;
+                      const off = [...document.querySelectorAll('main a.button')].filter((one) => {
+                          const words = document.createRange();
+                          words.selectNodeContents(one);
+                          const [box, text] = [one.getBoundingClientRect(), words.getBoundingClientRect()];
+                          return box.height && Math.abs(middle(box) - middle(text)) > 2;
+                      });
+                      return off.map((one) => one.outerHTML);";
+        let found = self.client.execute(script, Vec::new()).await.unwrap();
+        found.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+    }
+
     /// The path of the page that is shown.
     pub(crate) async fn path(&self) -> String {
         self.client.current_url().await.unwrap().path().to_owned()
+    }
+
+    /// The status that the page was answered with.
+    pub(crate) async fn status(&self) -> u64 {
+        let script = "return performance.getEntriesByType('navigation')[0].responseStatus;";
+        self.evaluate(script).await.as_u64().unwrap()
+    }
+
+    /// Lets pages use the clipboard, as a person does who is asked.
+    pub(crate) async fn allow_clipboard(&self) {
+        let permissions = ["clipboardReadWrite", "clipboardSanitizedWrite"];
+        let granted = json!({ "permissions": permissions, "origin": self.origin });
+        self.devtools("Browser.grantPermissions", granted).await;
+        // Only a window in front has it.
+        self.devtools("Emulation.setFocusEmulationEnabled", json!({ "enabled": true })).await;
     }
 
     async fn devtools(&self, command: &str, parameters: Value) -> Value {
@@ -249,9 +345,8 @@ impl Browser {
         let script =
             "return [...document.querySelectorAll('main a[href], nav a[href]')].map((link) => link.href);";
         let links = self.client.execute(script, Vec::new()).await.unwrap();
-        let links =
-            links.as_array().unwrap().iter().filter_map(|link| link.as_str()?.strip_prefix(&self.origin));
-        links.filter(|link| link.starts_with("/canvases/")).map(str::to_owned).collect()
+        let links = links.as_array().unwrap().iter();
+        links.filter_map(|link| link.as_str()?.strip_prefix(&self.origin)).map(str::to_owned).collect()
     }
 
     /// Whether one would have to scroll sideways.

@@ -1,13 +1,14 @@
 //! Pages about crons.
 
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::json;
-use wakeq::{HandlerError, Handlers, RetryPolicy, Route};
+use wakeq::{CanvasId, HandlerError, Handlers, RetryPolicy, Route};
 use wakeq_service::access::Scope;
 use wakeq_testbed::wait_while;
 
 use super::onlookers::{Onlookers, have_two_pages};
 use super::visitor::{Visitor, on_canvas};
+use crate::crons::last_events::{DIED, TICKED};
 use crate::support::handlers::answering;
 use crate::support::service::Service;
 use crate::support::{OTHER, Statements};
@@ -103,6 +104,46 @@ async fn a_cron_tells_what_came_of_its_ticks() {
     assert_eq!(page.status, StatusCode::NOT_FOUND, "another canvas has no such cron");
 }
 
+/// The list says it too, and both link to the event as long as there is one.
+#[tokio::test]
+async fn a_last_tick_leads_to_its_event() {
+    let service = Service::start().await;
+    service.put("/cron/report", json!({"expression": "@yearly"})).await.json();
+    let key = service.key("other", OTHER, &Scope::ALL).await;
+    let theirs = Visitor::with_key(&service, &key).await;
+    let cron = json!({"expression": "@yearly"});
+    service.ask(&key, Method::PUT, &format!("/canvases/{OTHER}/cron/report"), cron).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    for path in ["/cron", "/cron/report"] {
+        visitor.page(path).await.found().says("never").says_nothing_of("completed or removed");
+    }
+    service.stage.execute(TICKED).await;
+    let id = service.get("/cron/report").await.json()["last_event"]["id"].as_str().unwrap().to_owned();
+    let link = on_canvas(CanvasId::DEFAULT, &format!("/events/{id}"));
+    for (becomes, word) in
+        [(None, "ready"), (Some("update wakeq.events_v2 set retries = 1"), "retrying"), (Some(DIED), "dead")]
+    {
+        if let Some(sql) = becomes {
+            service.stage.execute(sql).await;
+        }
+        for path in ["/cron", "/cron/report"] {
+            visitor
+                .page(path)
+                .await
+                .found()
+                .says(&format!("{word}</span> <a href=\"{link}\""))
+                .says("What came of it");
+            let page = theirs.get(&on_canvas(OTHER, path)).await.found();
+            page.says_nothing_of(&id).says_nothing_of("dead</span> <a");
+        }
+    }
+    service.stage.execute("delete from wakeq.dead_events").await;
+    for path in ["/cron", "/cron/report"] {
+        visitor.page(path).await.found().says("completed or removed").says(&id).says_nothing_of(&link);
+    }
+    service.stop().await;
+}
+
 #[tokio::test]
 async fn crons_are_listed_page_by_page() {
     let service = Service::start().await;
@@ -139,16 +180,15 @@ async fn only_those_with_rights_are_shown_controls_and_obeyed() {
     service.put("/cron/report", json!({"expression": "@yearly"})).await.json();
     let onlookers = Onlookers::of(&service).await;
     onlookers.find_no_controls("/cron", "/cron/report", &["/pause", "/run-now"]).await;
-    let page = onlookers.operator.page("/cron/report").await.found();
+    let page = onlookers.operator.visitor.page("/cron/report").await.found();
     assert!(page.offers("/pause") && page.offers("/delete") && !page.offers("/run-now"));
     page.says_nothing_of("<details");
-    let token = page.form("/pause").token();
-    let mut put = fields("0 9 * * *", "").to_vec();
-    put.push(("form_token", &token));
+    let put = fields("0 9 * * *", "");
     onlookers.may_not_emit("/cron/report", &put).await;
-    onlookers.may_not_emit("/cron/report/run-now", &[("form_token", &token)]).await;
+    onlookers.may_not_emit("/cron", &[&[("name", "mine")][..], &put].concat()).await;
+    onlookers.may_not_emit("/cron/report/run-now", &[]).await;
     for verb in ["pause", "unpause", "delete"] {
-        onlookers.may_not_change(&format!("/cron/report/{verb}"), &[("form_token", &token)]).await;
+        onlookers.may_not_change(&format!("/cron/report/{verb}"), &[]).await;
     }
     assert_eq!(service.get("/cron/report").await.json()["expression"], "@yearly");
     assert_eq!(service.stage.pool.value::<i64>("select count(*) from wakeq.events_v2").await, 0);

@@ -75,6 +75,19 @@ async fn what_events_died_of_is_shown_with_its_events() {
     missing.says("no dead event is of the error group");
 }
 
+/// Of three failed attempts two were retries.
+#[tokio::test]
+async fn a_dead_event_says_how_often_it_was_retried() {
+    let service = Service::start().await;
+    die(&service, CanvasId::DEFAULT, "mail", "no answer", 1).await;
+    let id: String = service.stage.pool.value("select id::text from wakeq.dead_events").await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let list = visitor.page("/dead-events/list").await.found();
+    list.says(">Retries</th>").says("<td class=\"number\">2</td>");
+    let one = visitor.page(&format!("/events/{id}")).await.found();
+    one.says("<dt>Retries</dt><dd>2</dd>").says_nothing_of("Failed attempts");
+}
+
 #[tokio::test]
 async fn dead_events_are_filtered_and_paged() {
     let service = Service::start().await;

@@ -9,7 +9,7 @@ use crate::support::OTHER;
 use crate::support::service::Service;
 
 /// Events of the default canvas, and one of another tenant, each with another outcome.
-const ENDED: &str = "
+pub(crate) const ENDED: &str = "
     insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, error, enqueued_at,
                                     due_at, ended_at, started_at, took_us, worker, claims, retries, losses)
     select lpad(case n when 4 then '7' else '0' end, 32, '0')::uuid, lpad(n::text, 32, '0')::uuid,

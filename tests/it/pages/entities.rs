@@ -10,7 +10,7 @@ use crate::support::{OTHER, Statements};
 
 /// Accounts `mine-1` and so on, the state of each of which has mark-up in it, and as many of
 /// another tenant.
-const FILL: &str = r#"
+pub(crate) const FILL: &str = r#"
     insert into wakeq.entities (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq)
     select 'account', c.id::uuid, c.word || to_char(n, 'FM000'), n + 1, n + 1,
            '{"cents":1.50,"note":"</pre><script>alert(1)</script>"}', n, n

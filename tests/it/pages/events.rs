@@ -4,6 +4,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
+use wakeq_service::server::HttpConfig;
 
 use super::visitor::{Shown, Visitor, on_canvas};
 use crate::support::service::{Answer, Service};
@@ -44,6 +45,7 @@ async fn an_event_is_found_shown_and_cancelled() {
     visitor.page("").await.found().says("in the queue").says("WORKER/mail");
     let list = visitor.page("/events?tag=customer%3A7&name=").await.found();
     list.says(&mine).says("ready").says("customer:7").says("<strong>1 event</strong> in all.");
+    list.says(">Retries</th>");
     list.says_nothing_of(&other).says_nothing_of(&theirs);
     let one = visitor.page(&format!("/events/{mine}")).await.found();
     one.says("WORKER/mail").says("Bearer $WAKEQ_KEY").says_nothing_of("12345678901234567890");
@@ -225,6 +227,52 @@ async fn an_event_says_what_it_waits_for() {
     let page = visitor.page(&format!("/events/{member}")).await.found();
     assert!(page.offers("/batches/import%3A42") && page.offers("/handlers/WORKER/row"));
     page.says("What its emit asked for").says("10 s, 1 h").says("customer:7").says("yes: workers start it");
+}
+
+/// With a server that says where traces are shown; a person's browser is all that goes there.
+#[tokio::test]
+async fn an_event_leads_to_its_trace() {
+    let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let usual = HttpConfig { stranger_rate: 10_000, ..HttpConfig::default() };
+    let trace_url = Some("https://trace.example/t/{trace_id}?a=1&b=2".parse().unwrap());
+    for (config, is_linked) in [(HttpConfig { trace_url, ..usual.clone() }, true), (usual, false)] {
+        let service = Service::with(config).await;
+        let request = service.on_canvas(Method::POST, "/events").json(&json!({"name": "mail"}));
+        let request = request.header("traceparent", format!("00-{id}-00f067aa0ba902b7-01"));
+        let event = Answer::of(request).await.json()["id"].as_str().unwrap().to_owned();
+        let plain = emitted(&service, json!({"name": "mail"})).await;
+        let visitor = Visitor::with_key(&service, &service.key).await;
+        let page = visitor.page(&format!("/events/{event}")).await.found();
+        page.says(&format!("00-{id}-"));
+        let link = format!("<a href=\"https://trace.example/t/{id}?a=1&amp;b=2\">Show the trace</a>");
+        assert_eq!(page.html.contains(&link), is_linked, "{}", page.html);
+        let page = visitor.page(&format!("/events/{plain}")).await.found();
+        assert!(!page.html.contains(id));
+    }
+}
+
+/// Each of them leads to the limit that it has: its own, or that of its family. What another tenant
+/// has limited leads nowhere, nor does anything for those who may not see limits.
+#[tokio::test]
+async fn the_keys_of_an_event_lead_to_their_limits() {
+    let service = Service::start().await;
+    for limit in ["/limits/customer", "/limits/region:eu"] {
+        service.put(limit, json!({"concurrency": 5})).await.json();
+    }
+    let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
+    let limit = format!("/canvases/{OTHER}/limits/shop");
+    service.ask(&theirs, Method::PUT, &limit, json!({"concurrency": 5})).await.json();
+    let options = json!({"limits": ["customer:7", "region:eu", "shop:1"]});
+    let id = emitted(&service, json!({"name": "mail", "options": options})).await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let page = visitor.page(&format!("/events/{id}")).await.found();
+    page.says("/limits/customer\">customer:7</a>").says("/limits/region%3Aeu\">region:eu</a>");
+    page.says("<span class=\"tag\">shop:1</span>");
+    let narrow = json!({"holder": "mail", "scopes": ["read:WORKER/mail"]});
+    let narrow = service.admin(Method::POST, "/keys", narrow).await.json();
+    let narrow = Visitor::with_key(&service, narrow["key"].as_str().unwrap()).await;
+    let page = narrow.page(&format!("/events/{id}")).await.found();
+    page.says("customer:7").says_nothing_of("/limits/");
 }
 
 /// Of an event that was tried and died, and one of another tenant.

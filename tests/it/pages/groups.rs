@@ -43,9 +43,27 @@ const FILL: &str = "
         ('former', 'log', 6, '00000000-0000-7000-8000-000000000006', '00000000-0000-0000-0000-000000000007',
          'companies', 'b', 'moved', '2', 1, 'no room', '2026-01-01 00:00:00Z');";
 
+/// An event that dies after the others.
+const LATER: &str = "
+    insert into wakeq.consumer_dead
+        (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error,
+         died_at)
+        select consumer_group, source, 7, gen_random_uuid(), canvas_id, category, stream, name, payload,
+               attempts, last_error, died_at + interval '1 microsecond'
+          from wakeq.consumer_dead where seq = 6";
+
+/// As many as are counted for the question, and one more.
+const MANY: &str = "
+    insert into wakeq.consumer_dead
+        (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error,
+         died_at)
+        select consumer_group, source, n, gen_random_uuid(), canvas_id, category, stream, name, payload,
+               attempts, last_error, died_at
+          from wakeq.consumer_dead, generate_series(7, 1005) n where seq = 6";
+
 /// Four events of the log; the group `former` is done with all of them in one of its two sources.
-async fn filled() -> (Service, i64) {
-    let service = Service::start().await;
+/// Returns the number of the last one.
+pub(crate) async fn fill(service: &Service) -> i64 {
     let event = json!({"name": "changed", "payload": 1});
     let appends = json!({"appends": [{"category": "companies", "stream": "acme", "events": vec![event; 4]}]});
     service.post("/log", appends).await.json();
@@ -53,7 +71,12 @@ async fn filled() -> (Service, i64) {
     let move_on = "update wakeq.consumer_positions set position = (select max(seq) from wakeq.log)
                     where consumer_group = 'former' and source = 'log'";
     service.stage.execute(move_on).await;
-    let last: i64 = service.stage.pool.value("select max(seq) from wakeq.log").await;
+    service.stage.pool.value("select max(seq) from wakeq.log").await
+}
+
+async fn filled() -> (Service, i64) {
+    let service = Service::start().await;
+    let last = fill(&service).await;
     (service, last)
 }
 
@@ -109,15 +132,36 @@ async fn dead_events_are_redriven_one_by_one_or_all() {
     dead.says("changed").says("1.10").says("moved").says(&format!("on the canvas {OTHER}"));
     dead.says_nothing_of("<b>no room").says_nothing_of("<script>alert");
     assert!(dead.offers(&on_canvas(OTHER, "/log?category=companies&amp;stream=b")));
+    dead.says("Redrive all…");
     let one = visitor.send(&dead, "/dead/redrive", &[("seq", "5")]).await.found();
     one.says("1 event of former will be tried again.").says("will be tried again");
-    let all = visitor.send(&one, "/dead/redrive", &[]).await.found();
-    all.says("1 event of former will be tried again.");
+    let asked = visitor.page("/groups/former/dead/redrive").await.found();
+    asked.says("Redrive 1 event of former?");
+    let unseen = visitor.send(&asked, "/dead/redrive", &[("before", "")]).await;
+    assert_eq!(unseen.status, StatusCode::BAD_REQUEST);
+    unseen.says("look first");
+    service.stage.execute(LATER).await;
     let left = "select count(*) from wakeq.consumer_dead where redrive_at is null";
-    assert_eq!(service.stage.count(left).await, 0);
+    assert_eq!(service.stage.count(left).await, 2, "nothing was changed yet");
+    let all = visitor.send(&asked, "/dead/redrive", &[]).await.found();
+    all.says("1 event of former will be tried again.");
+    assert_eq!(service.stage.count(left).await, 1, "it has died later");
     let wrong = visitor.send(&dead, "/dead/redrive", &[("seq", "five")]).await;
     assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    let none = visitor.page("/groups/projection/dead/redrive").await.found();
+    none.says("There is nothing to redrive.").says_nothing_of("danger");
     visitor.page("/groups/projection/dead").await.found().says("has given up no event");
+}
+
+#[tokio::test]
+async fn more_dead_events_than_are_counted_are_redriven() {
+    let (service, _) = filled().await;
+    service.stage.execute(MANY).await;
+    let visitor = operator(&service).await;
+    let asked = visitor.page("/groups/former/dead/redrive").await.found();
+    asked.says("Redrive more than 1\u{202f}000 events of former?");
+    let all = visitor.send(&asked, "/dead/redrive", &[]).await.found();
+    all.says("1\u{202f}001 events of former will be tried again.");
 }
 
 #[tokio::test]
@@ -156,15 +200,17 @@ async fn without_rights_on_every_canvas_no_group_is_shown_or_changed() {
     let token = preview.form("/reset").token();
     for part in ["recover", "remove", "dead/redrive"] {
         let path = on_canvas(CanvasId::DEFAULT, &format!("/groups/former/{part}"));
-        let refused = reader.post(&path, &[("form_token", &token)]).await;
+        let fields = [("form_token", token.as_str()), ("before", "2099-01-01T00:00:00Z")];
+        let refused = reader.post(&path, &fields).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "{part}");
     }
+    assert_eq!(reader.page("/groups/former/dead/redrive").await.status, StatusCode::FORBIDDEN);
     for canvas in [CanvasId::DEFAULT, OTHER] {
         let narrow = service.key("narrow", canvas, &Scope::ALL).await;
         let narrow = Visitor::with_key(&service, &narrow).await;
         assert!(!narrow.get(&on_canvas(canvas, "")).await.found().offers(&on_canvas(canvas, "/groups")));
-        for path in ["/groups", "/groups/former", "/groups/former/dead", "/groups/former/reset"] {
-            let refused = narrow.get(&on_canvas(canvas, path)).await;
+        for path in ["", "/former", "/former/dead", "/former/dead/redrive", "/former/reset"] {
+            let refused = narrow.get(&on_canvas(canvas, &format!("/groups{path}"))).await;
             assert_eq!(refused.status, StatusCode::FORBIDDEN, "{canvas} {path}");
         }
     }

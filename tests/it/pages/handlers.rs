@@ -147,6 +147,9 @@ async fn a_handler_shows_its_counts_its_history_and_its_limits() {
         page.says(words).says("4 completed, 2 attempts failed, 1 died").says(">5 emitted<");
         page.says("half of the events had been due for at most 3 ms")
             .says("half of the attempts took at most 500");
+        page.says("<td>less than 1 ms</td><td class=\"number\">0</td><td class=\"number\">2</td>");
+        page.says("<td>2 ms to 4 ms</td><td class=\"number\">4</td><td class=\"number\">0</td>");
+        page.says("<p class=\"axis\"><span><time datetime=");
         page.says_nothing_of("50 emitted");
     }
     let page = visitor.page(GREET).await.found();

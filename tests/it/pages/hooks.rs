@@ -105,13 +105,12 @@ async fn only_those_with_rights_are_shown_controls_and_obeyed() {
     service.put("/hooks/pushes", hook).await.json();
     let onlookers = Onlookers::of(&service).await;
     onlookers.find_no_controls("/hooks", "/hooks/pushes", &[]).await;
-    let page = onlookers.operator.page("/hooks/pushes/delete").await.found();
-    let token = page.form("/delete").token();
-    for (verb, form) in [("", fields("github", "mine", "").to_vec()), ("/rotate-secret", Vec::new())] {
-        let form: Vec<_> = form.into_iter().chain([("form_token", token.as_str())]).collect();
-        onlookers.may_not_emit(&format!("/hooks/pushes{verb}"), &form).await;
-    }
-    onlookers.may_not_change("/hooks/pushes/delete", &[("form_token", &token)]).await;
+    onlookers.operator.visitor.page("/hooks/pushes/delete").await.found();
+    let put = fields("github", "mine", "");
+    onlookers.may_not_emit("/hooks/pushes", &put).await;
+    onlookers.may_not_emit("/hooks", &[&[("hook", "mine")][..], &put].concat()).await;
+    onlookers.may_not_emit("/hooks/pushes/rotate-secret", &[]).await;
+    onlookers.may_not_change("/hooks/pushes/delete", &[]).await;
     assert_eq!(service.get("/hooks/pushes").await.json()["handler"]["name"], "on-push");
 }
 

@@ -31,6 +31,9 @@ async fn check(mount: Mount) {
     let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
     let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
     signs_in_and_acts(&Visitor::at(address), &key).await;
+    let lost = Visitor::at(address).sending("accept", "text/html").get("/queue/nowhere").await;
+    assert_eq!(lost.status, StatusCode::NOT_FOUND);
+    lost.says("there is no page at this address").says("href=\"/queue\"");
     stop.cancel();
     tokio::time::timeout(TIMEOUT, serving).await.expect("no end in time").unwrap();
 }

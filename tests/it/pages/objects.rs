@@ -10,7 +10,7 @@ use crate::support::OTHER;
 use crate::support::service::Service;
 
 /// The first event of each object dies, and halts it.
-const HALTS: &str = "
+pub(crate) const HALTS: &str = "
     with gone as (delete from wakeq.events_v2 where object is not null and prev = 0 returning *), dead as (
         insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
                                        losses, last_error, cause, object, seq, prev)

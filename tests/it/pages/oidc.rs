@@ -342,6 +342,29 @@ async fn nobody_without_a_grant_gets_in() {
     office.signs_in(&visitor).await.says("&lt;script&gt;").says_nothing_of("<script>@");
 }
 
+/// Whoever was not let in has used nothing up, since anybody may have an account at the provider.
+#[tokio::test]
+async fn who_was_not_let_in_is_not_remembered() {
+    const EVE: &str = "eve@queue.example";
+    let office = Office::open().await;
+    office.provider.knows(EVE);
+    let eve = office.visitor();
+    let begun = Answer::of(eve.request(Method::GET, "/sign-in/oidc")).await;
+    let line = begun.headers[SET_COOKIE].to_str().unwrap();
+    let kept = line.strip_prefix("wakeq_oidc=").unwrap().split(';').next().unwrap();
+    let address = begun.headers[LOCATION].to_str().unwrap();
+    let again = async || {
+        eve.set_cookie("wakeq_oidc", kept);
+        let back = office.provider.signs_in(address).await;
+        eve.get(&back).await
+    };
+    Office::nobody(&eve, &again().await, "who has no rights here");
+    office.allow(EVE, CanvasId::DEFAULT, &[Scope::Read]).await;
+    office.clock.advance(Duration::from_secs(30));
+    again().await.found().says("account:eve@queue.example");
+    again().await.says("Begin again.");
+}
+
 /// The sign-in page works with a key whatever the provider does, and with the provider once it is
 /// itself again.
 #[tokio::test]

@@ -5,24 +5,46 @@ use reqwest::StatusCode;
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
-use super::visitor::{Visitor, on_canvas};
+use super::visitor::{Shown, Visitor, on_canvas};
 use crate::support::OTHER;
 use crate::support::service::Service;
+
+/// Somebody who is signed in, with what makes a form one of the own session.
+pub(super) struct Holder {
+    pub(super) visitor: Visitor,
+    token: String,
+}
+
+impl Holder {
+    /// Signs in twice: the list of the own sessions then has a form, whatever the key is for.
+    pub(super) async fn of(service: &Service, key: &str) -> Self {
+        Visitor::with_key(service, key).await;
+        let visitor = Visitor::with_key(service, key).await;
+        let token = visitor.get("/sessions").await.found().form("/end-others").token();
+        Self { visitor, token }
+    }
+
+    /// Sends a form that only rights can keep from being obeyed.
+    pub(super) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Shown {
+        let own = [("form_token", self.token.as_str())];
+        self.visitor.post(path, &[&own[..], fields].concat()).await
+    }
+}
 
 /// Visitors each of whom lacks something.
 pub(super) struct Onlookers {
     /// Only reads.
-    pub(super) reader: Visitor,
+    pub(super) reader: Holder,
     /// Reads and operates, and can't emit.
-    pub(super) operator: Visitor,
+    pub(super) operator: Holder,
     /// May do everything on another canvas.
-    pub(super) theirs: Visitor,
+    pub(super) theirs: Holder,
 }
 
 impl Onlookers {
     pub(super) async fn of(service: &Service) -> Self {
         let with = async |holder: &str, canvas, scopes: &[Scope]| {
-            Visitor::with_key(service, &service.key(holder, canvas, scopes).await).await
+            Holder::of(service, &service.key(holder, canvas, scopes).await).await
         };
         Self {
             reader: with("reader", CanvasId::DEFAULT, &[Scope::Read]).await,
@@ -34,36 +56,46 @@ impl Onlookers {
     /// The reader finds a list and a page of it, without forms that change anything and without
     /// links to `controls`. The other tenant finds neither of them, nor one of its own.
     pub(super) async fn find_no_controls(&self, list: &str, one: &str, controls: &[&str]) {
+        let (reader, theirs) = (&self.reader.visitor, &self.theirs.visitor);
         let delete = format!("{one}/delete");
-        assert_eq!(self.reader.page(&delete).await.status, StatusCode::FORBIDDEN);
-        assert_eq!(self.theirs.page(&delete).await.status, StatusCode::NOT_FOUND);
+        assert_eq!(reader.page(&delete).await.status, StatusCode::FORBIDDEN);
+        assert_eq!(theirs.page(&delete).await.status, StatusCode::NOT_FOUND);
         for path in [list, one] {
-            let page = self.reader.page(path).await.found();
+            let page = reader.page(path).await.found();
             page.says_nothing_of("<details");
             for control in controls.iter().chain([&delete.as_str()]) {
                 assert!(!page.offers(control), "{path} offers {control}");
             }
-            assert_eq!(self.theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
+            assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
         }
-        let own = self.theirs.get(&on_canvas(OTHER, one)).await;
+        let own = theirs.get(&on_canvas(OTHER, one)).await;
         assert_eq!(own.status, StatusCode::NOT_FOUND, "{one} on another canvas");
     }
 
-    /// The operator is refused for the lack of `emit`, like the reader for that of more; the other
-    /// tenant is told that there is nothing.
+    /// The operator and the reader are refused for the lack of `emit`, and the other tenant is told
+    /// that there is nothing.
     pub(super) async fn may_not_emit(&self, path: &str, form: &[(&str, &str)]) {
-        let at = on_canvas(CanvasId::DEFAULT, path);
-        let refused = self.operator.post(&at, form).await;
-        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
-        refused.says("emit");
-        self.may_not_change(path, form).await;
+        Self::is_refused(&self.operator, Scope::Emit, path, form).await;
+        Self::is_refused(&self.reader, Scope::Emit, path, form).await;
+        self.is_not_found(path, form).await;
     }
 
-    /// The reader is refused, and the other tenant is told that there is nothing.
+    /// The reader is refused for the lack of `operate`, and the other tenant is told that there is
+    /// nothing.
     pub(super) async fn may_not_change(&self, path: &str, form: &[(&str, &str)]) {
-        let at = on_canvas(CanvasId::DEFAULT, path);
-        assert_eq!(self.reader.post(&at, form).await.status, StatusCode::FORBIDDEN, "{path}");
-        assert_eq!(self.theirs.post(&at, form).await.status, StatusCode::NOT_FOUND, "{path}");
+        Self::is_refused(&self.reader, Scope::Operate, path, form).await;
+        self.is_not_found(path, form).await;
+    }
+
+    async fn is_refused(holder: &Holder, lacking: Scope, path: &str, form: &[(&str, &str)]) {
+        let refused = holder.post(&on_canvas(CanvasId::DEFAULT, path), form).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
+        refused.says(&format!("needs the scope `{lacking}`"));
+    }
+
+    async fn is_not_found(&self, path: &str, form: &[(&str, &str)]) {
+        let refused = self.theirs.post(&on_canvas(CanvasId::DEFAULT, path), form).await;
+        assert_eq!(refused.status, StatusCode::NOT_FOUND, "{path}");
     }
 }
 

@@ -90,8 +90,14 @@ async fn what_is_no_operation_is_refused_beside_the_fields() {
     let visitor = Visitor::with_key(&service, &service.key).await;
     visitor.page("/operations/new").await.found().says("Count them").says_nothing_of("Preview");
     visitor.page("/operations/new?kind=explode").await.found().says_nothing_of("Preview");
+    // As the button of a list leads there, before the tags are named.
+    visitor
+        .page("/operations/new?kind=retag&name=mail")
+        .await
+        .found()
+        .says("which tags")
+        .says_nothing_of("Preview");
     for (query, words) in [
-        ("kind=retag&name=mail", "which tags"),
         ("kind=cancel&name=mail&due_since=soon", "can't be read"),
         ("kind=redrive&name=mail&state=paused", "dead events"),
         ("kind=delete&name=mail&value=7", "condition"),
@@ -110,7 +116,8 @@ async fn what_is_no_operation_is_refused_beside_the_fields() {
     assert_eq!(service.stage.pool.value::<i64>(none).await, 0);
 }
 
-const OPEN: &str = "
+/// An operation that nothing carries on.
+pub(crate) const OPEN: &str = "
     insert into wakeq.operations (canvas_id, kind, filter, cut_off, author, job)
     values ('00000000-0000-0000-0000-000000000000', 'delete', '{\"tags\": [\"<b>bold\"]}', now(), '<i>ada', -1)";
 

@@ -124,6 +124,38 @@ async fn a_tenant_is_told_what_is_wrong_on_its_canvas() {
     other.says_nothing_of("WORKER/lost").says_nothing_of("no paper").says_nothing_of("provider");
 }
 
+/// Two events of both tenants name the same key and have been due for ten minutes. On the one
+/// canvas they have found no room.
+const WAITS: &str = "
+    update wakeq.events_v2 set delay_until = now() - interval '10 minutes',
+           starts_at = case when canvas_id = '00000000-0000-0000-0000-000000000000' then now() end;
+    insert into wakeq.limit_states (canvas_id, name) values
+        ('00000000-0000-0000-0000-000000000000', 'customer:7'), ('00000000-0000-0000-0000-000000000007', 'customer:7');
+    insert into wakeq.limit_waits (event_id, canvas_id, name, due)
+    select id, canvas_id, 'customer:7', delay_until from wakeq.events_v2 where starts_at is not null";
+
+/// The overview says that a limit is full, and raises no false alarm.
+#[tokio::test]
+async fn what_waits_for_a_limit_is_not_overdue() {
+    let service = Service::start().await;
+    let theirs = service.key("their-key", OTHER, &Scope::ALL).await;
+    for (key, canvas) in [(&service.key, CanvasId::DEFAULT), (&theirs, OTHER)] {
+        let limit = format!("/canvases/{canvas}/limits/customer");
+        service.ask(key, Method::PUT, &limit, json!({"concurrency": 1})).await.json();
+        for value in [1, 2] {
+            let event = json!({"name": "import", "value": value, "options": {"limits": ["customer:7"]}});
+            service.ask(key, Method::POST, &format!("/canvases/{canvas}/events"), event).await.json();
+        }
+    }
+    service.stage.execute(WAITS).await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let page = visitor.page("").await.found();
+    page.says("2 events wait for the limit").says("customer:7</a>").says_nothing_of("overdue");
+    let tenant = Visitor::with_key(&service, &theirs).await;
+    let other = tenant.get(&on_canvas(OTHER, "")).await.found();
+    other.says("2 events are overdue</a>, the oldest for 10 min").says_nothing_of("for the limit");
+}
+
 /// What stops all of it comes before everything else.
 #[tokio::test]
 async fn a_switch_is_said_first() {

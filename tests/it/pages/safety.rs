@@ -15,6 +15,8 @@ use crate::support::service::{Answer, Service};
 use crate::support::{OTHER, Statements, TIMEOUT};
 
 const SITE: &str = "sec-fetch-site";
+/// What a browser accepts that loads a page.
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 /// How long a page may be watched.
 const LONG: Duration = Duration::from_secs(600);
 
@@ -85,9 +87,37 @@ async fn a_form_has_a_size() {
     let large = "x".repeat(4 * 16 * 1024);
     let refused = visitor.post(&on_canvas(CanvasId::DEFAULT, "/keys"), &[("holder", large.as_str())]).await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
+    refused.says("larger than 65536 bytes");
     let refused = Visitor::stranger(&service).post("/sign-in", &[("key", &large[..20_000])]).await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     refused.says("larger than 16384 bytes");
+}
+
+/// A form with more fields than any of ours has is refused before they are read, and one whose
+/// fields can't be read is told so.
+#[tokio::test]
+async fn a_form_has_a_number_of_fields() {
+    let service = Service::start().await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let token = visitor.page("/new-event").await.found().form("/new-event").token();
+    let path = on_canvas(CanvasId::DEFAULT, "/new-event");
+    let mut fields = vec![("form_token", token.as_str()), ("name", "mail")];
+    fields.resize(200, ("x", ""));
+    let within = visitor.post(&path, &fields).await.found();
+    within.says("The event was emitted.");
+    fields.push(("x", ""));
+    let refused = visitor.post(&path, &fields).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    refused.says("more than 200 fields");
+    assert_eq!(service.stage.pool.value::<i64>("select count(*) from wakeq.events_v2").await, 1);
+    let path = on_canvas(CanvasId::DEFAULT, "/operations");
+    let twice = [("operation", "{}"), ("operation", "{}")];
+    for operations in [&twice[..0], &twice[..]] {
+        let form = [&[("form_token", token.as_str())][..], operations].concat();
+        let refused = visitor.post(&path, &form).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{operations:?}");
+        refused.says("a field of this form is missing").says("Signed in as");
+    }
 }
 
 /// The stream of a page ends with the session's key, and nothing is sent after that.
@@ -305,6 +335,50 @@ async fn an_address_of_forms_is_no_page() {
         shown.says("only forms are sent");
     }
     visitor.page("").await.found();
+}
+
+/// A browser is told in a page that there is none, which is the same whoever is signed in. Programs
+/// are told as ever.
+#[tokio::test]
+async fn an_address_that_nothing_is_at_is_a_page_for_browsers() {
+    let service = Service::start().await;
+    let stranger = Visitor::stranger(&service).sending("accept", BROWSER);
+    let visitor = Visitor::with_key(&service, &service.key).await.sending("accept", BROWSER);
+    let shown = stranger.get("/nowhere?a=b").await;
+    for page in [&shown, &visitor.get("/nowhere?a=b").await, &visitor.get("/canvases").await] {
+        assert_eq!((page.status, &page.html), (StatusCode::NOT_FOUND, &shown.html), "{}", page.path);
+        for (name, value) in [
+            ("content-type", "text/html; charset=utf-8"),
+            ("x-frame-options", "DENY"),
+            ("cache-control", "no-store"),
+        ] {
+            assert_eq!(page.headers[name], value, "{name}");
+        }
+        assert!(page.headers.contains_key("content-security-policy"));
+    }
+    shown.says("there is no page at this address").says("href=\"/\"").says_nothing_of("Signed in as");
+    let head = answer(stranger.request(Method::HEAD, "/nowhere")).await;
+    assert_eq!((head.status, head.text.as_str()), (StatusCode::NOT_FOUND, ""));
+    let words = "this API has no such path";
+    for (method, path) in [
+        (Method::GET, "/v1/nothing"),
+        (Method::GET, "/v1"),
+        (Method::POST, "/nowhere"),
+        (Method::PUT, "/nowhere"),
+    ] {
+        answer(visitor.request(method, path)).await.says((404, "not-found"), words);
+    }
+    answer(service.request(Method::GET, "/nowhere")).await.says((404, "not-found"), words);
+
+    let without = Service::with(HttpConfig { page: false, stranger_rate: 1, ..HttpConfig::default() }).await;
+    let asked = Visitor::stranger(&without).sending("accept", BROWSER).request(Method::GET, "/nowhere");
+    answer(asked).await.says((404, "not-found"), words);
+    let limited = Service::with(HttpConfig { stranger_rate: 1, ..HttpConfig::default() }).await;
+    let stranger = Visitor::stranger(&limited).sending("accept", BROWSER);
+    let ask = async || stranger.get("/nowhere").await;
+    wait_while!(ask().await.status != StatusCode::TOO_MANY_REQUESTS, "nothing was refused");
+    let refused = ask().await;
+    assert_eq!(refused.headers["content-type"], "text/html; charset=utf-8");
 }
 
 /// What can't be shown is said in words, and nobody is signed out by that.

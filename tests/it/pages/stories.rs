@@ -6,16 +6,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use chrono::{DateTime, Timelike, Utc};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use wakeq::control::ErrorGroupId;
 use wakeq::machine::Outcome;
-use wakeq::{CanvasId, EventId};
+use wakeq::{CanvasId, EventId, Execution, HandlerError, Handlers};
 use wakeq_service::access::Scope;
 
 use super::browser::Browser;
 use super::scene::Scene;
 use super::visitor::{Visitor, on_canvas};
-use crate::support::handlers::Door;
+use crate::support::handlers::{Door, Recording, answering};
 use crate::support::service::{Service, has};
-use crate::support::{OTHER, RunningWorker, wait_while};
+use crate::support::{OTHER, RunningWorker, once, scope, wait_while};
 
 const MAIL: &str = "/handlers/WORKER/send-mail";
 const REASON: &str = "the mail server is down";
@@ -42,6 +43,128 @@ async fn plan_a_mail(service: &Service) {
 /// The rules in force on the mail's handler.
 async fn rules(service: &Service) -> Vec<Value> {
     service.get(MAIL).await.json()["rules"].as_array().unwrap().clone()
+}
+
+/// The orders whose mails die of the same error, and one whose mail dies of another.
+const UNANSWERED: [u64; 3] = [6, 7, 8];
+const REFUSED: u64 = 9;
+
+/// What is said of an order whose mail died because nobody answered.
+fn unanswered(order: u64) -> String {
+    format!("the mail server 10.1.2.{order}:25 did not answer within 30 s")
+}
+
+/// Mails of the orders have died, and so has one of another tenant, with the tag and the error of
+/// order 7.
+async fn mails_died(service: &Service) -> Visitor {
+    let (handler, _seen) = answering(|event| {
+        let order = event.value::<Value>()?["order"].as_u64().unwrap_or_default();
+        Err(HandlerError::operational(match order {
+            REFUSED => "no such mailbox".to_owned(),
+            order => unanswered(order),
+        }))
+    });
+    let worker = service.stage.worker(Handlers::new().on(once("send-mail"), handler));
+    let theirs = service.key("neighbour", OTHER, &Scope::ALL).await;
+    let mail = |order: u64| {
+        let options = json!({"tags": [format!("order:{order}")]});
+        json!({"name": "send-mail", "value": {"order": order}, "options": options})
+    };
+    for order in [&UNANSWERED[..], &[REFUSED]].concat() {
+        service.post("/events", mail(order)).await.json();
+    }
+    service.ask(&theirs, Method::POST, &format!("/canvases/{OTHER}/events"), mail(7)).await.json();
+    wait_while!(dead(service).await < 5, "they did not die");
+    worker.stop().await;
+    Visitor::with_key(service, &theirs).await
+}
+
+/// How many events are dead, of both tenants.
+async fn dead(service: &Service) -> i64 {
+    service.stage.count("select count(*) from wakeq.dead_events").await
+}
+
+/// The handler, which is mended now, gets the values of that error, and no others.
+async fn all_of_them_run_again(service: &Service, seen: &mut Recording<Execution>) {
+    let again = seen.take(UNANSWERED.len()).await;
+    let orders = again.iter().map(|event| event.value::<Value>().unwrap()["order"].as_u64().unwrap());
+    let mut orders: Vec<u64> = orders.collect();
+    orders.sort_unstable();
+    assert_eq!(orders, UNANSWERED);
+    service.stage.until_empty().await;
+    assert!(seen.rest().is_empty(), "others run, too");
+    assert_eq!(dead(service).await, 2, "the one of another error, and the other tenant's");
+}
+
+/// Why was this order's mail not sent? The handler is mended, and all of that error brought back.
+#[tokio::test]
+async fn why_this_mail_was_not_sent() {
+    let service = Service::start().await;
+    let Some(browser) = Browser::open(&service).await else { return };
+    mails_died(&service).await;
+    browser.look(1440, false).await;
+    browser.sign_in(&operator(&service).await).await;
+    browser.type_into("#find", "order:7").await;
+    browser.press("form.find button").await;
+    browser.until_address("/events/", true).await;
+    browser.until_it_says(&unanswered(7)).await;
+    browser.press_text("all that died of the same error").await;
+    browser.until_it_says("What to do next").await;
+    let (worker, mut seen) = service.stage.recording("send-mail");
+    browser.press_text("Redrive all").await;
+    browser.until_it_says("Redrive these 3 events?").await;
+    assert!(seen.rest().is_empty(), "nobody has said yes");
+    browser.press_text("Yes, these 3 events").await;
+    browser.until_it_says("The operation has begun.").await;
+    all_of_them_run_again(&service, &mut seen).await;
+    browser.until_it_says_live("It has looked at every event.").await;
+    browser.go(&Scene::at("/dead-events")).await;
+    browser.until_it_says("no such mailbox").await;
+    assert!(!browser.says("the mail server").await, "they are dead no more");
+    assert_eq!(browser.troubles().await, Vec::<String>::new());
+    browser.close().await;
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn all_that_died_of_an_error_run_again_from_where_one_was_found() {
+    let service = Service::start().await;
+    let theirs = mails_died(&service).await;
+    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
+    let reader = Visitor::with_key(&service, &reader).await;
+    let ada = Visitor::with_key(&service, &operator(&service).await).await;
+    let group = ErrorGroupId::of(&scope("send-mail"), "retries", Some(&unanswered(7)));
+    let of_group = format!("/dead-events/groups/{group}");
+    let question = format!("/operations/new?kind=redrive&error_group={group}");
+    for visitor in [&ada, &reader] {
+        let event = visitor.page("/find?q=order%3A7").await.found();
+        assert!(event.path.contains("/events/") && event.offers(&of_group), "{}", event.path);
+        event.says(&unanswered(7)).says("all that died of the same error").says_nothing_of(&unanswered(6));
+        let page = visitor.page(&of_group).await.found();
+        page.says("What to do next").says("3 events").says_nothing_of("no such mailbox");
+        assert_eq!(page.offers(&question.replace('&', "&amp;")), std::ptr::eq(visitor, &ada));
+    }
+    // The other tenant finds its own, which died of the same.
+    for path in ["/find?q=order%3A7", &of_group, &question] {
+        assert_eq!(theirs.page(path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+    theirs.get(&on_canvas(OTHER, &of_group)).await.found().says("1 event").says_nothing_of(&unanswered(6));
+    theirs.get(&on_canvas(OTHER, "/find?q=order%3A6")).await.found().says("No event that waits");
+
+    let asked = ada.page(&question).await.found();
+    asked.says("Redrive these 3 events?");
+    assert_eq!(reader.page(&question).await.status, StatusCode::FORBIDDEN);
+    let (worker, mut seen) = service.stage.recording("send-mail");
+    for (visitor, status) in [(&reader, StatusCode::FORBIDDEN), (&theirs, StatusCode::NOT_FOUND)] {
+        assert_eq!(visitor.send(&asked, "/operations", &[]).await.status, status, "with another's form");
+    }
+    assert_eq!((dead(&service).await, seen.rest().len()), (5, 0));
+    ada.send(&asked, "/operations", &[]).await.found().says("The operation has begun.");
+    all_of_them_run_again(&service, &mut seen).await;
+    assert_eq!(ada.page(&of_group).await.status, StatusCode::NOT_FOUND, "nothing is dead of it");
+    ada.page("/dead-events/list").await.found().says("no such mailbox").says_nothing_of("the mail server");
+    theirs.get(&on_canvas(OTHER, &of_group)).await.found().says(&unanswered(7));
+    worker.stop().await;
 }
 
 /// A zone in which it is 3 in the morning, and how many hours it is ahead of UTC.
@@ -87,6 +210,7 @@ async fn pause_until_eight_from_a_phone() {
     }
     assert!(!browser.is_wider_than(390).await, "it scrolls sideways");
     assert_eq!(browser.small_controls().await, Vec::<String>::new());
+    assert_eq!(browser.words_off_centre().await, Vec::<String>::new());
     browser.go(&Scene::at("/new-event?name=send-mail")).await;
     browser.press_text("Emit the event").await;
     browser.until_it_says("The event was emitted.").await;

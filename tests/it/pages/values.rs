@@ -124,6 +124,38 @@ async fn an_operation_that_asks_for_values_takes_the_scope() {
     assert_eq!(service.stop().await.count("select count(*) from wakeq.operations").await, 0);
 }
 
+/// What an operation has asked for in values, with how many have it, tells what is in them.
+#[tokio::test]
+async fn what_operations_asked_for_in_values_is_hidden_as_these_are() {
+    let service = Service::start().await;
+    service.post("/events", json!({"name": "mail", "value": {"to": SECRET}})).await.json();
+    let both = [Scope::Read, Scope::Operate];
+    let blind = service.key("blind", CanvasId::DEFAULT, &both).await;
+    let seer = service.key("seer", CanvasId::DEFAULT, &[&both[..], &[Scope::Values]].concat()).await;
+    let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
+    let list = format!("/canvases/{}/operations", CanvasId::DEFAULT);
+    let mut paths = vec![list.clone()];
+    for condition in [json!({"value_text": SECRET}), json!({"value": format!("$.to = \"{SECRET}\"")})] {
+        let begun =
+            service.ask(&seer, Method::POST, &list, json!({"kind": "run-now", "filter": condition})).await;
+        assert_eq!(begun.status, StatusCode::ACCEPTED, "{}", begun.text);
+        paths.push(format!("{list}/{}", begun.json()["id"].as_str().unwrap()));
+    }
+    for path in &paths {
+        let ask = async |key: &str| service.ask(key, Method::GET, path, Value::Null).await;
+        let (hidden, shown) = (ask(&blind).await.text, ask(&seer).await.text);
+        assert!(hidden.contains(HIDDEN) && !hidden.contains(SECRET), "{hidden}");
+        assert!(shown.contains(SECRET) && !shown.contains(HIDDEN), "{shown}");
+        ask(&theirs).await.says((404, "not-found"), "");
+    }
+    for path in &paths[1..] {
+        let cancelled = service.ask(&blind, Method::DELETE, path, Value::Null).await;
+        assert!(cancelled.text.contains(HIDDEN) && !cancelled.text.contains(SECRET), "{}", cancelled.text);
+    }
+    let visitor = Visitor::with_key(&service, &blind).await;
+    visitor.page("/operations").await.found().says("hidden: this needs the scope").says_nothing_of(SECRET);
+}
+
 /// Neither is a value shown on a page without the scope, nor a control that shows it, also if its
 /// address is typed in.
 #[tokio::test]

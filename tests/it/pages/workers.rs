@@ -10,7 +10,7 @@ use crate::support::service::Service;
 
 /// Two workers of one name, the first of which has been silent for an hour and runs events of two
 /// tenants; and a node that coordinates.
-const FILL: &str = "
+pub(crate) const FILL: &str = "
     insert into wakeq.workers (name, instance, host, pid, release, build, capacity, running, runs, handler_count,
                                handlers, has_targets, seen_at, is_stopping)
     values ('mill', '00000000-0000-4000-8000-000000000001', '<b>orders-1', 7, '0.1.0', '7c9e6679', 64, 2,
@@ -22,7 +22,7 @@ const FILL: &str = "
            ('mill', '00000000-0000-4000-8000-000000000002', null, null, '0.1.0', null, 8, 0, '[]', 1,
             '{WORKER/print/_}', false, now(), true);
     insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at)
-    values ('00000000-0000-7000-8000-000000000001', '2026-01-01 00:00:00Z', 'infinity');
+    values ('00000000-0000-7000-8000-000000000001', '2026-01-01 00:00:00Z', 'infinity') on conflict do nothing;
     insert into wakeq.locks (name, owner, term, expires_at)
     values ('coordinator', '00000000-0000-7000-8000-000000000001', 71, 'infinity');";
 

@@ -1,5 +1,5 @@
-//! A program in JavaScript works off events over HTTP, and is killed with -9 again and again, and
-//! so is the API: every event runs, and only those that were in flight run twice.
+//! A program in JavaScript or Python works off events over HTTP, and is killed with -9 again and
+//! again, and so is the API: every event runs, and only those that were in flight run twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,24 +10,58 @@ use wakeq::{Actor, CanvasId, Event};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_testbed::{ChildProcess, Guard, Launch, free_port};
 
-use crate::clients::TYPESCRIPT;
+use crate::clients::{PYTHON, Package, TYPESCRIPT};
 use crate::support::crash_scene::{figure, size};
-use crate::support::repository::root;
 use crate::support::service::make_key;
 use crate::support::{OTHER, SECRET_KEY, Stage, TIMEOUT, scope};
 
 /// Runs events of 20 ms, and says which ones it has run. Its leases are short, so that those of a
 /// program that was killed end soon.
-const PROGRAM: &str = r#"
+const IN_JAVASCRIPT: Program = Program {
+    package: &TYPESCRIPT,
+    arguments: &[
+        "--input-type=module",
+        "--eval",
+        r#"
 import { Client, Worker } from "wakeq";
 const wakeq = new Client({ url: process.env.WAKEQ_SERVER, key: process.env.WAKEQ_KEY });
 console.log("working");
 await new Worker(wakeq).run({ mail: async ({ id }) => {
   await new Promise((resolve) => setTimeout(resolve, 20));
   console.log(`ran ${id}`);
-} }, { concurrency: 16, leaseS: 5, onError: () => {} });
+} }, { concurrency: 16, leaseS: 5, onError: (error) => console.log(`${new Date().toISOString()} ${error}`) });
 console.log("stopped");
-"#;
+"#,
+    ],
+};
+
+/// The same. A line is written at once, since it is one of several threads that writes it.
+const IN_PYTHON: Program = Program {
+    package: &PYTHON,
+    arguments: &[
+        "-c",
+        r#"
+import logging, os, time
+from wakeq import Client, Worker
+
+def mail(event, context):
+    time.sleep(0.02)
+    print(f"ran {event['id']}\n", end="", flush=True)
+
+logging.basicConfig(format="%(asctime)s %(message)s")
+print("working", flush=True)
+wakeq = Client(os.environ["WAKEQ_SERVER"], os.environ["WAKEQ_KEY"])
+Worker(wakeq).run({"mail": mail}, concurrency=16, lease_s=5)
+print("stopped", flush=True)
+"#,
+    ],
+};
+
+/// A program that works off the events of `mail`.
+struct Program {
+    package: &'static Package,
+    arguments: &'static [&'static str],
+}
 
 /// How often each event ran.
 type Runs = Arc<Mutex<BTreeMap<String, u32>>>;
@@ -86,10 +120,10 @@ impl Scene {
         self.start(launch, "serving the API").await
     }
 
-    async fn program(&self) -> ChildProcess {
-        let launch = Launch::new("node")
-            .arguments(["--input-type=module", "--eval", PROGRAM])
-            .current_folder(root().join("clients/typescript"))
+    async fn program(&self, program: &Program) -> ChildProcess {
+        let launch = program
+            .package
+            .launch(program.arguments)
             .environment("WAKEQ_SERVER", format!("http://127.0.0.1:{}", self.port))
             .environment("WAKEQ_KEY", &self.key);
         self.start(launch, "working").await
@@ -97,18 +131,28 @@ impl Scene {
 
     /// Waits until so many have run. Between two of them there is at most the time in which the
     /// leases of a program end that was killed.
-    async fn until_ran(&self, count: usize) {
+    async fn until_ran(&self, count: usize, processes: [&ChildProcess; 2]) {
         let mut ran = self.ran.subscribe();
         while *ran.borrow_and_update() < count {
             let more = tokio::time::timeout(2 * TIMEOUT, ran.changed()).await;
-            assert!(matches!(more, Ok(Ok(()))), "{} of {count} events ran", *ran.borrow());
+            let said = || processes.map(|process| process.last_lines().to_string()).join("\n-- and --\n");
+            assert!(matches!(more, Ok(Ok(()))), "{} of {count} events ran:\n{}", *ran.borrow(), said());
         }
     }
 }
 
 #[tokio::test]
-async fn every_event_runs_whatever_is_killed() {
-    if !TYPESCRIPT.is_runnable() {
+async fn every_event_runs_in_javascript_whatever_is_killed() {
+    every_event_runs(&IN_JAVASCRIPT).await;
+}
+
+#[tokio::test]
+async fn every_event_runs_in_python_whatever_is_killed() {
+    every_event_runs(&IN_PYTHON).await;
+}
+
+async fn every_event_runs(how: &Program) {
+    if !how.package.is_runnable() {
         return;
     }
     let (scene, count, kills) = (Scene::new().await, size(300, 10_000), size(3, 20));
@@ -119,15 +163,15 @@ async fn every_event_runs_whatever_is_killed() {
     for _ in 0..count / 100 {
         scene.stage.emit_many("mail", 100).await;
     }
-    let (mut api, mut program) = (scene.api().await, scene.program().await);
+    let (mut api, mut program) = (scene.api().await, scene.program(how).await);
     for kill in 1..=kills {
-        scene.until_ran(count * kill / (kills + 2)).await;
+        scene.until_ran(count * kill / (kills + 2), [&program, &api]).await;
         program.kill_9().await.unwrap();
-        program = scene.program().await;
+        program = scene.program(how).await;
         api.kill_9().await.unwrap();
         api = scene.api().await;
     }
-    scene.until_ran(count).await;
+    scene.until_ran(count, [&program, &api]).await;
     let left =
         "select count(*) from wakeq.events_v2 where canvas_id = '00000000-0000-0000-0000-000000000000'";
     wakeq_testbed::wait_while!(scene.stage.count(left).await > 0, "events are left although all have run");

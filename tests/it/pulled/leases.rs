@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use wakeq::{Actor, CanvasId, Event, Stop};
+use wakeq::{Actor, CanvasId, Event, Stop, Timestamp};
 
 use super::Puller;
 use crate::support::service::{Answer, has};
@@ -24,7 +24,7 @@ async fn an_event_is_leased_and_completed() {
     has(&event, json!({"id": emitted.id, "module": "WORKER", "name": "mail", "modifier": "eu"}));
     has(&event, json!({"value": 42, "attempt": 1, "place": null}));
     assert!(event["traceparent"].as_str().unwrap().contains("0af7651916cd43dd8448eb211c80319c"));
-    let until: wakeq::Timestamp = event["lease_until"].as_str().unwrap().parse().unwrap();
+    let until: Timestamp = event["lease_until"].as_str().unwrap().parse().unwrap();
     let left = (until - puller.service.stage.admin.clock().await.unwrap()).num_seconds();
     assert!((50..=61).contains(&left), "{left}");
     assert_eq!(puller.lease(json!({})).await, [] as [Value; 0]);
@@ -32,7 +32,7 @@ async fn an_event_is_leased_and_completed() {
     has(&running, json!({"state": "running"}));
     assert!(running["next"].as_str().unwrap().contains("the service that leased it"), "{running}");
     let extended = puller.on(&event, "extend", json!({"lease_s": 600})).await.json();
-    let until: wakeq::Timestamp = extended["lease_until"].as_str().unwrap().parse().unwrap();
+    let until: Timestamp = extended["lease_until"].as_str().unwrap().parse().unwrap();
     let left = (until - puller.service.stage.admin.clock().await.unwrap()).num_seconds();
     assert!((590..=600).contains(&left), "{left}");
     puller.completes(&event).await;
@@ -283,6 +283,57 @@ async fn a_leased_event_is_cancelled() {
     puller.on(&event, "release", json!({})).await.json();
     assert_eq!(puller.takes().await, [] as [u64; 0], "it was cancelled");
     puller.service.stage.admin.wake(true).await.unwrap();
+    assert_eq!(puller.service.stage.rows().await, 1, "that of the other canvas");
+    puller.stop().await;
+}
+
+/// From the extension that says so the program has its grace, however often it extends the lease.
+/// The other tenant's lease is extended as ever.
+#[tokio::test]
+async fn the_lease_of_a_cancelled_event_ends_after_its_grace() {
+    let puller = Puller::start().await;
+    puller.emit_two().await;
+    let (mine, theirs) = (puller.one().await, puller.lease_on(OTHER, json!({})).await.remove(0));
+    let cancel = format!("/events/{}/cancel?running=true", mine["id"].as_str().unwrap());
+    assert_eq!(Answer::of(puller.service.on_canvas(Method::POST, &cancel)).await.status, 202);
+    let extend = async |canvas, event: &Value| {
+        let asked = json!({"lease_s": 600});
+        let extended = puller.on_as((canvas, &event["id"]), &event["lease"], "extend", asked).await.json();
+        let until: Timestamp = extended["lease_until"].as_str().unwrap().parse().unwrap();
+        (until, extended["cancelled"] == true)
+    };
+    let clock = async || puller.service.stage.admin.clock().await.unwrap();
+    let before = clock().await;
+    let (until, is_cancelled) = extend(CanvasId::DEFAULT, &mine).await;
+    assert!(is_cancelled && (until - clock().await).num_milliseconds() <= 10_000, "{until}");
+    assert!((until - before).num_milliseconds() >= 9_999, "{until}");
+    assert_eq!(extend(CanvasId::DEFAULT, &mine).await, (until, true), "it is not moved again");
+    let (far, is_cancelled) = extend(OTHER, &theirs).await;
+    assert!(!is_cancelled && (far - before).num_seconds() >= 599, "{far}");
+
+    puller.run_out().await;
+    for verb in ["extend", "complete", "release"] {
+        assert_eq!(puller.on(&mine, verb, json!({})).await.problem(), (410, "lease-over".into()), "{verb}");
+    }
+    puller.service.stage.admin.wake(true).await.unwrap();
+    assert_eq!(puller.takes().await, [] as [u64; 0], "it was cancelled");
+    assert_eq!(puller.service.stage.rows().await, 1, "that of the other canvas");
+    assert!(!extend(OTHER, &theirs).await.1);
+    puller.stop().await;
+}
+
+/// A lease that would have ended sooner is not made longer either.
+#[tokio::test]
+async fn a_short_lease_of_a_cancelled_event_stays_short() {
+    let puller = Puller::start().await;
+    puller.emit_two().await;
+    let event = puller.one().await;
+    let shortened = puller.on(&event, "extend", json!({"lease_s": 8})).await.json();
+    let cancel = format!("/events/{}/cancel?running=true", event["id"].as_str().unwrap());
+    assert_eq!(Answer::of(puller.service.on_canvas(Method::POST, &cancel)).await.status, 202);
+    let extended = puller.on(&event, "extend", json!({"lease_s": 600})).await.json();
+    assert_eq!(extended, json!({"lease_until": shortened["lease_until"], "cancelled": true}));
+    puller.completes(&event).await;
     assert_eq!(puller.service.stage.rows().await, 1, "that of the other canvas");
     puller.stop().await;
 }

@@ -3,6 +3,7 @@
 
 mod apart;
 mod crashes;
+mod history;
 mod leases;
 mod options;
 mod waiting;

@@ -114,7 +114,7 @@ async fn an_event_is_kept_and_hands_on_its_checkpoint() {
     let [theirs] = &puller.lease_on(OTHER, json!({})).await[..] else { panic!("one event") };
     let completed = puller.on_as((OTHER, &theirs["id"]), &theirs["lease"], "complete", json!({})).await;
     assert_eq!(completed.status, 204);
-    let kept = "select count(*) from wakeq.ended_events where outcome = 'completed' and took_us is null";
+    let kept = "select count(*) from wakeq.ended_events where outcome = 'completed' and took_us is not null";
     assert_eq!(puller.service.stage.count(kept).await, 1, "that of the other canvas asked for nothing");
     assert_eq!(puller.service.stage.rows().await, 0);
     puller.stop().await;

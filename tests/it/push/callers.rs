@@ -1,15 +1,17 @@
 //! Who may push: one kind of token, which is good for nothing else.
 
 use aws_lc_rs::hmac;
+use futures_util::future::join_all;
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
-use wakeq::{CanvasId, Handlers};
+use wakeq::{CanvasId, Handlers, WorkerConfig};
 use wakeq_service::access::{AccessConfig, PushCallers};
 use wakeq_service::server::HttpConfig;
 
 use super::{PUSH_AUDIENCE, PushDeployment, envelope, notification, push_claims};
 use crate::support::Statements;
 use crate::support::google_keys::{AUDIENCE, ROBOT, Signer, base64_url, claims, now, unsigned};
+use crate::support::handlers::recording;
 use crate::support::service::{Answer, Service};
 
 /// Credentials that must not push, and the status that each gets.
@@ -84,6 +86,30 @@ async fn only_configured_accounts_push_or_wake() {
     assert_eq!(pushed.pushed(id).await, 204);
     assert_eq!(seen.next().await.id, id);
     assert_eq!(pushed.wake().await["more"], false);
+    pushed.stop().await;
+}
+
+/// An address may not try tokens at any speed. The right one is let in even from there.
+#[tokio::test]
+async fn wrong_tokens_are_limited_by_address() {
+    let (handler, mut seen) = recording();
+    let http = HttpConfig { stranger_rate: 1, ..HttpConfig::default() };
+    let handlers = Handlers::new().on("greet", handler);
+    let pushed = PushDeployment::within(http, handlers, WorkerConfig::default()).await;
+    let id = pushed.stage.emit("greet").await;
+    let body = envelope(&notification(id).body());
+    let wrong = wrong(&pushed);
+    let tries = wrong
+        .iter()
+        .map(|(_, credential, _)| Answer::of(bearing(pushed.post("/v1/push", &body), credential.as_ref())));
+    let answers = join_all(tries).await;
+    let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 429).collect();
+    assert!(!refused.is_empty(), "{answers:?}");
+    for answer in refused {
+        assert_eq!(answer.problem(), (429, "too-many-requests".into()));
+    }
+    assert_eq!(pushed.pushed(id).await, 204);
+    assert_eq!(seen.next().await.id, id);
     pushed.stop().await;
 }
 

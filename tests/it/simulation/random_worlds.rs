@@ -20,6 +20,7 @@ use super::world::slots::Slots;
 use super::world::tally::Tally;
 use super::world::worker::{Line, Progress, Worker, pass};
 use super::world::{Defect, World};
+use crate::support::crash_scene::size;
 
 const HANDLERS: [&str; 2] = ["mail", "print"];
 const OBJECTS: [Option<&str>; 4] = [None, None, Some("work:1"), Some("work:2")];
@@ -410,7 +411,7 @@ fn check_worlds(faults: Faults, worlds: u64) -> Tally {
     }
     let quiet = [tally.completed / 10, tally.dead, tally.parked, tally.halted, tally.cancelled]
         .iter()
-        .any(|count| *count < 100);
+        .any(|count| *count < size(25, 100) as u32);
     assert!(!quiet, "too quiet: {tally:?}");
     tally
 }
@@ -434,14 +435,15 @@ fn the_simulation_catches_a_missing_handover() {
 // Shows: EV2-52
 #[test]
 fn without_lost_claims_every_event_runs_to_completion_once() {
-    let tally = check_worlds(Faults::OfMessages, 6_000);
+    let tally = check_worlds(Faults::OfMessages, size(1_500, 6_000) as u64);
     assert_eq!((tally.lost_claims, tally.poison), (0, 0), "{tally:?}");
 }
 
 #[test]
 fn nothing_is_lost_when_processes_die_stall_and_hear_no_answer() {
-    let tally = check_worlds(Faults::OfProcesses, 6_000);
-    assert!(tally.lost_claims > 1_000 && tally.poison > 100, "too quiet: {tally:?}");
+    let tally = check_worlds(Faults::OfProcesses, size(1_500, 6_000) as u64);
+    let (lost, poison) = (size(250, 1_000) as u32, size(25, 100) as u32);
+    assert!(tally.lost_claims > lost && tally.poison > poison, "too quiet: {tally:?}");
     // No queue is registered in these worlds, and nothing is limited.
     let mut all = BTreeSet::from(Outcome::ALL);
     all.retain(|edge| ![Outcome::FacetHeld, Outcome::FacetRecalled].contains(edge));

@@ -12,7 +12,7 @@ use wakeq::Timing;
 use wakeq::notify::{Notifier, PostgresNotifier, PubSub, PubSubConfig};
 use wakeq::testing::MemoryNotifier;
 use wakeq_nats::{NatsConfig, NatsNotifier};
-use wakeq_testbed::{GoogleEmulator, NatsServer, PubSub as Emulator, TestDatabase};
+use wakeq_testbed::{GoogleEmulator, NatsServer, PubSub as Emulator, TestDatabase, TestTime};
 
 use super::{connect, database};
 
@@ -20,6 +20,7 @@ pub(crate) struct Broker {
     pub(crate) name: &'static str,
     pub(crate) notifier: Arc<dyn Notifier>,
     kind: Kind,
+    _time: TestTime,
 }
 
 enum Kind {
@@ -36,7 +37,7 @@ const NONSENSE: &str = "select pg_notify(substring(query from '\"(.*)\"'), '* no
 impl Broker {
     pub(crate) fn memory() -> Self {
         let notifier = MemoryNotifier::new();
-        Self { name: "memory", notifier: Arc::new(notifier.clone()), kind: Kind::Memory(notifier) }
+        Self::of("memory", Arc::new(notifier.clone()), Kind::Memory(notifier))
     }
 
     /// Postgres, with a database of this test's own.
@@ -44,7 +45,7 @@ impl Broker {
         let database = database().await;
         let store = connect(database.url(), Timing::default()).await;
         let notifier = Arc::new(PostgresNotifier::new(&store));
-        Self { name: "Postgres", notifier, kind: Kind::Postgres(database) }
+        Self::of("Postgres", notifier, Kind::Postgres(database))
     }
 
     /// The NATS server of the tests, with a stream of this test's own.
@@ -54,7 +55,7 @@ impl Broker {
         let mut config = NatsConfig::default();
         config.stream = unique(test);
         let notifier = Arc::new(NatsNotifier::open(client.clone(), config.clone()).await.unwrap());
-        Some(Self { name: "NATS", notifier, kind: Kind::Nats { client, stream: config.stream } })
+        Some(Self::of("NATS", notifier, Kind::Nats { client, stream: config.stream }))
     }
 
     /// The emulator chosen for the tests, with a topic and a subscription of this test's own.
@@ -76,7 +77,11 @@ impl Broker {
     ) -> Self {
         config.create_missing = true;
         let notifier = Arc::new(PubSub::connect(config.clone()).await.unwrap());
-        Self { name, notifier, kind: Kind::PubSub { config: Box::new(config), forgets_closed_streams_late } }
+        Self::of(name, notifier, Kind::PubSub { config: Box::new(config), forgets_closed_streams_late })
+    }
+
+    fn of(name: &'static str, notifier: Arc<dyn Notifier>, kind: Kind) -> Self {
+        Self { name, notifier, kind, _time: TestTime::begin() }
     }
 
     /// As [`Broker::pubsub`], but nothing is created yet, nor will be automatically.

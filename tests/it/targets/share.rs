@@ -7,7 +7,7 @@ use wakeq::queues::NewQueue;
 use wakeq::workers::Verdict;
 use wakeq::{Actor, CanvasId, Event, EventId, Handlers, QueueWorker, WorkerConfig};
 
-use crate::support::handlers::recording;
+use crate::support::handlers::{Door, recording};
 use crate::support::receiver::{PendingRequest, Receiver, address, calling, target};
 use crate::support::{RunningWorker, Stage};
 
@@ -119,6 +119,87 @@ async fn a_hanging_target_keeps_no_other_of_its_canvas_waiting() {
         hanging.next().await.answer("200 OK", &[]);
     }
     running.until_count(16, Outcome::Deleted).await;
+    running.stop().await;
+}
+
+/// Emits an event and waits until the worker has no place for it.
+async fn held_back(stage: &Stage, running: &mut RunningWorker, canvas: CanvasId, name: &str) -> EventId {
+    let event = emit(stage, canvas, name).await;
+    loop {
+        let report = running.report().await;
+        if (report.notification.id, report.verdict) == (event, Verdict::WaitsForRoom) {
+            return event;
+        }
+    }
+}
+
+/// An event that is held back is told which share it waits for, also if none of its handler runs
+/// and others have taken it: two targets of its canvas hang, and so does one of another canvas.
+#[tokio::test]
+async fn an_event_is_told_which_share_it_waits_for() {
+    let (stage, _) = Stage::memory().await;
+    let (mut hanging, mut quick) = (Receiver::start().await, Receiver::start().await);
+    let mut running = worker(&stage, Handlers::new(), None);
+    put(&stage, OTHER, "third", &quick).await;
+    let mut inside = Vec::new();
+    // Of eight places, half are lent to a target, and a quarter stays free for other canvases.
+    for (canvas, name, places) in [(OTHER, "first", 4), (OTHER, "second", 1), (CanvasId::DEFAULT, "first", 1)]
+    {
+        put(&stage, canvas, name, &hanging).await;
+        for _ in 0..places {
+            emit(&stage, canvas, name).await;
+            inside.push(hanging.next().await);
+        }
+    }
+    let third = held_back(&stage, &mut running, OTHER, "third").await;
+    let second = held_back(&stage, &mut running, OTHER, "second").await;
+    let theirs = held_back(&stage, &mut running, CanvasId::DEFAULT, "first").await;
+    let of_canvas =
+        "only its canvas's share of the workers, which other targets of its canvas may have taken";
+    let of_target = "its share of the workers, the target's within its canvas's";
+    for (canvas, event, runs, share) in [
+        (OTHER, third, 0, of_canvas),
+        (OTHER, second, 1, of_target),
+        (CanvasId::DEFAULT, theirs, 1, of_target),
+    ] {
+        let live = stage.live(canvas, event).await;
+        assert_eq!(live.running, runs, "{live:?}");
+        assert!(live.next().contains(share), "{}", live.next());
+    }
+
+    assert!(quick.is_quiet() && hanging.is_quiet());
+    inside.into_iter().for_each(|arrived| arrived.answer("200 OK", &[]));
+    quick.next().await.answer("200 OK", &[]);
+    for _ in 0..2 {
+        hanging.next().await.answer("200 OK", &[]);
+    }
+    running.until_count(9, Outcome::Deleted).await;
+    running.stop().await;
+}
+
+/// The same for a function: others of its handler run, or none does.
+#[tokio::test]
+async fn an_event_of_a_function_is_told_which_share_it_waits_for() {
+    let (stage, _) = Stage::memory().await;
+    let (handler, mut door) = Door::new();
+    let mut running = worker(&stage, Handlers::new().on("local", handler), None);
+    let mut ids = stage.emit_many("local", 8).await;
+    for _ in 0..8 {
+        door.arrived.next().await;
+    }
+    let more = emit(&stage, CanvasId::DEFAULT, "local").await;
+    let theirs = emit(&stage, OTHER, "local").await;
+    for (canvas, event, runs, share) in [
+        (CanvasId::DEFAULT, more, 8, "its canvas's share, as each free"),
+        (OTHER, theirs, 0, "its canvas's share at most, as each free"),
+    ] {
+        let live = stage.live(canvas, event).await;
+        assert_eq!(live.running, runs, "{live:?}");
+        assert!(live.next().contains(share), "{}", live.next());
+    }
+    ids.extend([more, theirs]);
+    door.open(ids.len());
+    running.until_all(&ids, Outcome::Deleted).await;
     running.stop().await;
 }
 

@@ -4,7 +4,8 @@ use wakeq::CanvasId;
 
 use crate::support::{OTHER, Stage};
 
-/// Definitions of a canvas and of the operator; of two holders one has lost its claim.
+/// Definitions of a canvas and of the operator; of two holders one has lost its claim, and of three
+/// events that wait one was told to come. Of one key, all were.
 const IN_USE: &str = "
     insert into wakeq.limits (canvas_id, name, concurrency, created_by, updated_by)
     values ('00000000-0000-0000-0000-000000000000', 'customer', 5, 't', 't'),
@@ -19,7 +20,7 @@ const IN_USE: &str = "
                    ('ffffffff-ffff-ffff-ffff-ffffffffffff', 'handler:WORKER/greet')) as used (canvas, name);
     insert into wakeq.limit_states (canvas_id, name) values ('00000000-0000-0000-0000-000000000000', 'canvas');
     insert into wakeq.limit_waits (event_id, canvas_id, name, due, woken_at)
-    select gen_random_uuid(), canvas::uuid, key, now(), case when number = 1 then now() end
+    select gen_random_uuid(), canvas::uuid, key, now(), case when number = 1 or key = 'customer:9' then now() end
       from (values ('00000000-0000-0000-0000-000000000000', 'customer:7'),
                    ('00000000-0000-0000-0000-000000000000', 'customer:8'),
                    ('00000000-0000-0000-0000-000000000000', 'customer:9'),
@@ -37,9 +38,9 @@ async fn limits_in_use_are_counted_by_their_names() {
         depths.iter().map(|of| (of.canvas, of.name.as_str(), of.running, of.waiting)).collect();
     found.sort_unstable();
     let expected = [
-        (CanvasId::DEFAULT, "customer", 1, 4),
-        (CanvasId::DEFAULT, "customer:9", 0, 2),
-        (OTHER, "customer", 0, 2),
+        (CanvasId::DEFAULT, "customer", 1, 6),
+        (CanvasId::DEFAULT, "customer:9", 0, 3),
+        (OTHER, "customer", 0, 3),
         (CanvasId::OF_QUEUES, "handler:WORKER/greet", 1, 0),
     ];
     assert_eq!(found, expected);

@@ -249,6 +249,28 @@ async fn deaths_of_pulled_events_are_counted() {
     assert_eq!(series.get(dead).copied(), Some(1.0), "{series:#?}");
 }
 
+/// Handlers that have a target or are pulled have names, on whichever canvas, beside more invented
+/// names with more events than a metric shows.
+#[tokio::test]
+async fn registered_handlers_are_named_beside_invented_ones() {
+    let whole = ObservedDeployment::start(&ANY_PORT, json!({})).await;
+    let url = address(&whole.process).unwrap();
+    let made_up = (0..480).map(|index| Event::new(&format!("made-up-{}", index % 240), &1).unwrap());
+    whole.stage.queue.emit_all(made_up.collect()).await.unwrap();
+    for (canvas, name) in [(CanvasId::DEFAULT, "mail"), (OTHER, "post")] {
+        let pulled = HandlerScope::worker(canvas, name).unwrap();
+        whole.stage.admin.put_pulled(&pulled, &PullPolicy::default(), &Actor::user("tests")).await.unwrap();
+        whole.stage.queue.emit(Event::new(name, &1).unwrap().canvas(canvas)).await.unwrap();
+    }
+    let series = scrape(&url).await;
+    let named = |start: &str| series.keys().filter(|name| name.starts_with(start)).count();
+    assert_eq!(named("wakeq_handler_depth{handler=\"WORKER/made-up-"), 200);
+    for (name, value) in [("WORKER/mail", 1.0), ("WORKER/post", 1.0), ("other", 80.0)] {
+        let depth = format!("wakeq_handler_depth{{handler=\"{name}\"}}");
+        assert_eq!(series.get(&depth).copied(), Some(value), "{series:#?}");
+    }
+}
+
 /// Webhooks are counted by what became of them, and under no name that a stranger can choose.
 #[tokio::test]
 async fn webhooks_are_counted() {

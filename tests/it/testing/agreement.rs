@@ -14,7 +14,7 @@ use wakeq::order::Lane;
 use wakeq::testing::{DrainReport, TestKit};
 use wakeq::workers::RunReport;
 use wakeq::{
-    Actor, Admin, CanvasId, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue,
+    Actor, Admin, CanvasId, Emitted, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue,
     RetryPolicy, Route, Stop, Timing,
 };
 
@@ -276,13 +276,17 @@ async fn change(kit: &TestKit, first: u128, name: &'static str, object: &str, st
     let subevents = vec![event(name, "fo", 1), event(HALTING, "fff", 2)];
     let state = state.map(|state| state.to_string());
     let emitting = kit.queue().emit_on(object, event(name, "o", 0), subevents, state.as_deref()).await;
-    format!("{:?}", emitting.unwrap().iter().map(|one| (one.duplicate, one.link)).collect::<Vec<_>>())
+    told(emitting, |all| format!("{:?}", all.iter().map(|one| (one.duplicate, one.link)).collect::<Vec<_>>()))
+}
+
+/// What came of an emit, whose chosen id may be that of an event for another handler.
+fn told<T, E: std::fmt::Display>(emitted: Result<T, E>, words: impl FnOnce(T) -> String) -> String {
+    emitted.map_or_else(|error| error.to_string(), words)
 }
 
 async fn emit_elsewhere(kit: &TestKit, number: u128, name: &str, delay: Duration) -> String {
     let event = Event::new(name, "fo").unwrap().id(id(number)).after(delay).unwrap();
-    let emitted = kit.emit(event.canvas(ELSEWHERE)).await.unwrap();
-    format!("{} {}", emitted.duplicate, emitted.id)
+    told(kit.emit(event.canvas(ELSEWHERE)).await, |one| format!("{} {}", one.duplicate, one.id))
 }
 
 fn lane(name: &str, object: &str) -> Lane {
@@ -378,20 +382,21 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
                 Some(object) => event.on(object).unwrap(),
                 None => event,
             };
-            let emitted = kit.emit(event).await.unwrap();
-            format!("{} {} {:?}", emitted.duplicate, emitted.notified, emitted.link)
+            let words = |one: Emitted| format!("{} {} {:?}", one.duplicate, one.notified, one.link);
+            told(kit.emit(event).await, words)
         }
         Step::EmitElsewhere { id, name, delay } => emit_elsewhere(kit, id, name, kilo(delay)).await,
         Step::Change { first, name, object, state } => change(kit, first, name, object, state).await,
         Step::Object(object) => shown_object(kit, object).await,
         Step::Skip { name, object } => {
-            let lane = lane(name, object);
-            format!("{}", admin.skip(&lane, &ada).await.unwrap())
+            format!("{}", admin.skip(&lane(name, object), &ada).await.unwrap())
         }
         Step::EmitMany { first, name } => {
             let events = (0..3).map(|more| Event::new(name, "ro").unwrap().id(id(first + more))).collect();
-            let emitted = kit.queue().emit_all(events).await.unwrap();
-            format!("{:?}", emitted.iter().map(|one| (one.duplicate, one.notified)).collect::<Vec<_>>())
+            let words = |all: Vec<Emitted>| {
+                format!("{:?}", all.iter().map(|one| (one.duplicate, one.notified)).collect::<Vec<_>>())
+            };
+            told(kit.queue().emit_all(events).await, words)
         }
         Step::Stop { name, block, until } => {
             let until = match until {

@@ -454,14 +454,6 @@ async fn a_drain_reports_what_ran() {
     assert!(drained.ends_with("waiting 1:\n  WORKER/later/_ waits: it is due in 600 s"), "{drained}");
 }
 
-/// What memory does not support is refused with an error that says so, and contacts no server.
-#[tokio::test]
-async fn rejects_what_the_memory_store_does_not_support() {
-    let kit = TestKit::new();
-    let error = kit.admin().handlers(CanvasId::DEFAULT, None, 10).await.unwrap_err();
-    assert_eq!(error.to_string(), "a store in memory does not support this: give the test kit a database");
-}
-
 /// A chosen id is emitted once; a repeated idempotency key returns the first answer.
 #[tokio::test]
 async fn ids_and_keys_are_remembered_in_memory() {

@@ -1,9 +1,10 @@
-//! Events that were told to come for a place and are removed: in the kit's tables and on Postgres,
-//! the place is the next one's.
+//! Events that were told to come for a place and are removed, replaced or due later: in the kit's
+//! tables and on Postgres, the place is the next one's.
 
 use std::time::Duration;
 
 use wakeq::control::{EventFilter, Explanation, NewOperation, OperationKind};
+use wakeq::events::{Due, OnConflict, Unique};
 use wakeq::limits::NewLimit;
 use wakeq::machine::CheckResult;
 use wakeq::testing::TestKit;
@@ -12,11 +13,13 @@ use wakeq::{Actor, CanvasId, Event, EventId, Execution, HandlerResult, Handlers}
 use super::on_postgres;
 use crate::support::{OTHER, scope, wait_while};
 
-/// What removes the events of `sync`.
+/// What takes the event of `sync` away.
 #[derive(Clone, Copy, Debug)]
 enum Removal {
     Purge,
     Operation,
+    LaterDue,
+    Replacement,
 }
 
 async fn ends(_: Execution) -> HandlerResult {
@@ -27,8 +30,22 @@ fn event(name: &str, canvas: CanvasId) -> Event {
     Event::new(name, &1).unwrap().limit("customer:7").unwrap().canvas(canvas)
 }
 
-async fn remove(kit: &TestKit, removal: Removal, ada: &Actor) {
+/// The event that is to be taken away.
+fn taken_away(canvas: CanvasId) -> Event {
+    let unique = Unique::key("next").unwrap().on_conflict(OnConflict::Replace);
+    event("sync", canvas).unique(unique).unwrap()
+}
+
+async fn remove(kit: &TestKit, removal: Removal, id: EventId, ada: &Actor) {
     match removal {
+        Removal::LaterDue => {
+            let later = Due::After(Duration::from_secs(3600));
+            kit.admin().set_due(CanvasId::DEFAULT, id, later, ada).await.unwrap();
+        }
+        Removal::Replacement => {
+            let later = taken_away(CanvasId::DEFAULT).after(Duration::from_secs(3600)).unwrap();
+            assert_eq!(kit.emit(later).await.unwrap().id, id);
+        }
         Removal::Purge => assert_eq!(kit.admin().purge(&scope("sync"), ada, false).await.unwrap().count, 1),
         Removal::Operation => {
             let filter = EventFilter { name: Some("sync".parse().unwrap()), ..EventFilter::default() };
@@ -54,11 +71,11 @@ async fn waits(kit: &TestKit, canvas: CanvasId, id: EventId) -> bool {
 async fn leaves_its_place(mut kit: TestKit, removal: Removal) {
     kit.handlers(Handlers::new().on("sync", ends).on("print", ends)).unwrap();
     let (ada, one) = (Actor::user("ada"), NewLimit { concurrency: Some(1), ..NewLimit::default() });
-    let (mut running, mut behind) = (Vec::new(), Vec::new());
+    let (mut running, mut next, mut behind) = (Vec::new(), Vec::new(), Vec::new());
     for canvas in [CanvasId::DEFAULT, OTHER] {
         kit.admin().put_limit(canvas, &"customer".parse().unwrap(), &one, &ada).await.unwrap();
         running.push(kit.start_elsewhere(event("sync", canvas)).await.unwrap());
-        kit.emit(event("sync", canvas)).await.unwrap();
+        next.push(kit.emit(taken_away(canvas)).await.unwrap().id);
     }
     kit.advance(Duration::from_secs(10)).await.unwrap();
     for canvas in [CanvasId::DEFAULT, OTHER] {
@@ -77,13 +94,13 @@ async fn leaves_its_place(mut kit: TestKit, removal: Removal) {
         waiting
     };
     assert_eq!(waiting().await, [true, true], "{removal:?}: the places are kept for those before");
-    remove(&kit, removal, &ada).await;
+    remove(&kit, removal, next[0], &ada).await;
     assert_eq!(waiting().await, [false, true], "{removal:?}: on its canvas alone");
 }
 
 #[tokio::test]
 async fn a_removed_event_leaves_its_place_to_the_next() {
-    for removal in [Removal::Purge, Removal::Operation] {
+    for removal in [Removal::Purge, Removal::Operation, Removal::LaterDue, Removal::Replacement] {
         leaves_its_place(TestKit::new(), removal).await;
         let (_stage, kit) = on_postgres().await;
         leaves_its_place(kit, removal).await;

@@ -17,7 +17,7 @@ use wakeq::{
 use super::on_postgres;
 use crate::support::{OTHER, scope};
 
-const KILO: Duration = Duration::from_secs(1000);
+pub(super) const KILO: Duration = Duration::from_secs(1000);
 
 async fn sync(event: Execution) -> HandlerResult {
     match (event.value::<String>()?.as_str(), event.attempt) {
@@ -28,13 +28,13 @@ async fn sync(event: Execution) -> HandlerResult {
 
 /// A kit whose handler `sync` fails once for the value `fails`, and is retried two kiloseconds
 /// later.
-fn syncing(mut kit: TestKit) -> TestKit {
+pub(super) fn syncing(mut kit: TestKit) -> TestKit {
     let retry = RetryPolicy { retries: 1, delay: 2 * KILO, ..RetryPolicy::default() };
     kit.handlers(Handlers::new().on(Route::new("sync").retry(retry), sync)).unwrap();
     kit
 }
 
-fn event(keys: &[&str]) -> Event {
+pub(super) fn event(keys: &[&str]) -> Event {
     keys.iter().fold(Event::new("sync", "ok").unwrap(), |event, key| event.limit(key).unwrap())
 }
 
@@ -62,7 +62,7 @@ async fn uses(kit: &TestKit, canvas: CanvasId, name: &str) -> Vec<(String, u32, 
 }
 
 /// The events whose handlers were started, in their order.
-fn ran(drained: &DrainReport) -> Vec<EventId> {
+pub(super) fn ran(drained: &DrainReport) -> Vec<EventId> {
     let started = drained.runs.iter().filter(|run| run.attempt.is_some());
     started.map(|run| run.notification.id).collect()
 }
@@ -154,36 +154,6 @@ async fn an_event_holds_no_place_while_it_waits_for_another() {
     takes_both_or_none(TestKit::new()).await;
     let (_stage, kit) = on_postgres().await;
     takes_both_or_none(kit).await;
-}
-
-async fn starts_at_its_rate(kit: TestKit) {
-    let kit = syncing(kit);
-    let rate = Rate { burst: 2, ..Rate::new(1, KILO) };
-    kit.limit("api", NewLimit { rate: Some(rate), ..NewLimit::default() }).await.unwrap();
-    let mut ids = Vec::new();
-    for at in 0..5 {
-        let value = if at == 1 { "fails" } else { "ok" };
-        let event = Event::new("sync", value).unwrap().limit("api").unwrap();
-        ids.push(kit.emit(event).await.unwrap().id);
-    }
-    // Two at once, then one per kilosecond. The retry comes due with the fourth, and is counted.
-    assert_eq!(kit.drain().await.unwrap().attempts(), 2);
-    for started in 1..=4 {
-        kit.advance(KILO / 2).await.unwrap();
-        assert_eq!(kit.drain().await.unwrap().attempts(), 0, "start {started} comes too early");
-        kit.advance(KILO / 2).await.unwrap();
-        assert_eq!(kit.drain().await.unwrap().attempts(), 1, "start {started} does not come");
-    }
-    assert_eq!(kit.drain().await.unwrap().waiting, 0);
-    let theirs = kit.emit(event(&["api"]).canvas(OTHER)).await.unwrap().id;
-    assert_eq!(ran(&kit.drain().await.unwrap()), [theirs], "another tenant's key has no limit");
-}
-
-#[tokio::test]
-async fn events_start_at_the_rate_of_their_key() {
-    starts_at_its_rate(TestKit::new()).await;
-    let (_stage, kit) = on_postgres().await;
-    starts_at_its_rate(kit).await;
 }
 
 async fn does_something_else_when_full(kit: TestKit) {

@@ -1,7 +1,8 @@
 //! Circles of files: files of a package that import from each other, even by way of others.
 //!
 //! A file in a circle can't be read, changed or tested without the others. Most circles end when
-//! what two files need moves into a file below both.
+//! what two files need moves into a file below both. On purpose, `impl` blocks of one type may be
+//! spread over child files, and no circle is seen in calls between them.
 
 mod components;
 mod files;

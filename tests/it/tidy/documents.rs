@@ -127,6 +127,33 @@ fn a_page_that_is_too_long_is_found() {
     }
 }
 
+/// Most colons and semicolons in a hundred words: with more, a page is a list of fragments.
+const COLONS_MAX: usize = 3;
+
+/// A page whose prose has too many colons and semicolons. Code, tables and links do not count.
+pub(super) fn colons_complaint(name: &str, text: &str) -> Option<String> {
+    let lines = prose::of_document(text).into_iter().map(|(_, line)| line);
+    let prose = lines.filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("\n");
+    let without_code: String = prose.split('`').step_by(2).collect();
+    let words: Vec<_> = without_code.split_whitespace().collect();
+    let colons = words.iter().filter(|word| word.ends_with([':', ';'])).count();
+    let (most, words) = (words.len() * COLONS_MAX / 100, words.len());
+    (colons > most).then(|| {
+        format!("{name}: {colons} colons and semicolons in {words} words, at most {most}: write sentences")
+    })
+}
+
+#[test]
+fn a_page_with_too_many_colons_is_found() {
+    let page = |colons: usize| {
+        let prose = "word: word; ".repeat(colons / 2) + &"word ".repeat(100 - colons);
+        format!("{prose}\n`a: b` [c](https://d.example)\n| e: f; |\n```sh\nhere: there;\n```\n")
+    };
+    assert_eq!(colons_complaint("a.md", &page(2)), None);
+    let complaint = "a.md: 4 colons and semicolons in 101 words, at most 3: write sentences";
+    assert_eq!(colons_complaint("a.md", &page(4)).as_deref(), Some(complaint));
+}
+
 /// Most words in the table of those that users have to learn.
 const WORDS_MAX: usize = 25;
 

@@ -12,6 +12,7 @@ use wakeq::{
     RetryPolicy, Route, Timing, WorkerConfig,
 };
 
+use crate::support::crash_scene::{figure, is_full, size};
 use crate::support::handlers::{Door, answering};
 use crate::support::{OTHER, RunningWorker, Stage, TIMEOUT, once, promised_late, quick, wait_while};
 
@@ -21,6 +22,20 @@ const RUNNING: &str = "select count(*) from wakeq.events_v2 where locked_at is n
 const DEAD: &str = "select count(*) from wakeq.dead_events";
 /// As another process does whose signals do not come here.
 const CANCEL: &str = "update wakeq.events_v2 set cancelled_by = 'eve' where locked_at is not null";
+
+/// Notes each renewal of a cancelled event.
+const NOTE_RENEWALS: &str = "
+    create table public.renewals (event uuid);
+    create function public.note_renewal() returns trigger language plpgsql as $$
+    begin
+        insert into public.renewals values (new.id);
+        return null;
+    end $$;
+    create trigger note_renewal after update on wakeq.events_v2 for each row
+        when (old.cancelled_by is not null and new.locked_at > old.locked_at)
+        execute function public.note_renewal()";
+/// How long the statements may take that renew claims and delete events.
+const STATEMENTS: Duration = Duration::from_secs(2);
 
 fn ada() -> Actor {
     Actor::user("ada")
@@ -176,15 +191,52 @@ async fn a_handler_knows_when_it_times_out() {
     worker.stop().await;
 }
 
-/// Without a signal, the renewal brings it.
+/// Without a signal, the first renewal brings it. That comes within a third of the lease.
 #[tokio::test]
 async fn a_renewal_brings_it() {
-    let (stage, _) = Stage::memory_with(quick()).await;
+    // So long that a busy machine has ended the run before the next renewal.
+    let (stage, _) = Stage::memory_with(Timing { lease: Duration::from_secs(6), ..quick() }).await;
+    stage.execute(NOTE_RENEWALS).await;
     let (mut worker, mut door) = ignoring(&stage, "render", Duration::ZERO);
     let id = stage.emit("render").await;
     door.arrived.next().await;
     stage.execute(CANCEL).await;
     assert_eq!(end(&worker.until(id, Outcome::Deleted).await), GONE);
+    assert_eq!(
+        stage.count("select count(*) from public.renewals").await,
+        1,
+        "the first one after the cancel"
+    );
+    worker.stop().await;
+}
+
+/// The same for many, whose handlers use up their grace. At full size lease and grace are those of
+/// a deployment, and the time is measured.
+#[tokio::test]
+async fn a_cancelled_run_ends_within_a_third_of_the_lease_and_its_grace() {
+    let (count, defaults) = (size(4, 60), WorkerConfig::default());
+    let (timing, cancel_grace) = if is_full() {
+        (Timing::default(), defaults.cancel_grace)
+    } else {
+        (quick(), Duration::from_millis(50))
+    };
+    let longest = timing.lease / 3 + cancel_grace;
+    let (stage, _) = Stage::memory_with(timing).await;
+    let (mut worker, mut door) = ignoring(&stage, "render", cancel_grace);
+    stage.emit_many("render", count).await;
+    for _ in 0..count {
+        door.arrived.next().await;
+    }
+    let cancelled = Instant::now();
+    stage.execute(CANCEL).await;
+    worker.until_count(count, Outcome::Deleted).await;
+    let took = cancelled.elapsed();
+    assert_eq!((stage.rows().await, stage.count(DEAD).await), (0, 0));
+    figure("runs", count);
+    figure("a third of the lease and the grace", format!("{longest:.1?}"));
+    figure("the last one was gone after", format!("{took:.1?}"));
+    // What is promised is a time, so the chore measures it, and `cargo test` only that all end.
+    assert!(!is_full() || took <= longest + STATEMENTS, "{took:?}");
     worker.stop().await;
 }
 

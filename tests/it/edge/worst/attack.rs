@@ -1,6 +1,8 @@
 //! The attacker: a process of its own, so that the cost of its clients is not measured as the
 //! service's.
 
+pub(super) mod costly;
+
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use wakeq_testbed::{ChildProcess, Guard, Launch};
@@ -19,8 +21,8 @@ use super::{ATTACKER, REST};
 const ADDRESS: &str = "WAKEQ_TEST_ADDRESS";
 const KEY: &str = "WAKEQ_TEST_KEY";
 const ATTACKS: &str = "WAKEQ_TEST_ATTACKS";
-/// What the process prints: that everything is prepared, and how many requests of each part were
-/// sent and served.
+/// What the process prints: that everything is prepared, and what came of the requests of each
+/// part.
 const BEGINS: &str = "the attack begins";
 const COUNT: &str = "attacked:";
 /// How often it prints its counts.
@@ -28,20 +30,30 @@ const TELL: Duration = Duration::from_millis(500);
 /// The largest value, in bytes.
 const LARGE: usize = 240_000;
 
-/// The parts of the attack.
+/// The outcome of a request without an answer, and that of one beyond a rate or a share.
+pub(super) const NO_ANSWER: &str = "no answer";
+const TOO_MANY: &str = "429";
+
+/// The parts of the attack that run at once.
 pub(super) const PARTS: [&str; 6] = ["emits", "log", "keys", "names", "entities", "crons"];
+/// Those that run one after the other, each with the worst requests of a feature.
+pub(super) const FEATURES: [&str; 7] =
+    ["unique", "search", "batches", "operations", "hooks", "leases", "limits"];
+
+/// How often each outcome came: a status, with the detail of a failure of the service.
+pub(super) type Outcomes = BTreeMap<String, u64>;
 
 /// An attack in progress; it ends when this is dropped.
 pub(super) struct Attack {
     _process: ChildProcess,
-    counts: Arc<Mutex<BTreeMap<String, String>>>,
+    counts: Arc<Mutex<BTreeMap<String, Outcomes>>>,
 }
 
 impl Attack {
     /// Starts it at idle priority, so that it takes no processor time from the service. It has
     /// begun when this returns.
     pub(super) async fn begin(guard: &Guard, address: &str, key: &str, parts: &[&str]) -> Self {
-        let counts = Arc::<Mutex<BTreeMap<String, String>>>::default();
+        let counts = Arc::<Mutex<BTreeMap<String, Outcomes>>>::default();
         let (said, mut heard) = tokio::sync::mpsc::channel(1);
         let noted = Arc::clone(&counts);
         let program = std::env::current_exe().unwrap();
@@ -55,10 +67,11 @@ impl Attack {
             .on_line(move |line| {
                 if line.contains(BEGINS) {
                     let _ = said.try_send(());
-                } else if let Some((part, counts)) =
+                } else if let Some((part, outcomes)) =
                     line.strip_prefix(COUNT).and_then(|line| line.trim().split_once(": "))
                 {
-                    noted.lock().unwrap().insert(part.to_owned(), counts.to_owned());
+                    let outcomes = serde_json::from_str(outcomes).unwrap();
+                    noted.lock().unwrap().insert(part.to_owned(), outcomes);
                 }
             });
         let process = guard.start(launch).unwrap();
@@ -67,8 +80,8 @@ impl Attack {
         Self { _process: process, counts }
     }
 
-    /// How many requests of each part were sent and served.
-    pub(super) fn counts(&self) -> BTreeMap<String, String> {
+    /// What has come of the requests of each part.
+    pub(super) fn counts(&self) -> BTreeMap<String, Outcomes> {
         self.counts.lock().unwrap().clone()
     }
 }
@@ -80,13 +93,13 @@ async fn attacker() -> ExitCode {
     let attacker = Arc::new(Attacker {
         address: variable(ADDRESS),
         key: variable(KEY),
-        client: reqwest::Client::builder().no_proxy().timeout(REST).build().unwrap(),
+        // The service itself answers within the half of it.
+        client: reqwest::Client::builder().no_proxy().timeout(2 * REST).build().unwrap(),
         counts: Mutex::default(),
-        next: PARTS.map(|part| (part, AtomicUsize::new(0))).into(),
+        next: all_parts().map(|part| (part, AtomicUsize::new(0))).collect(),
     });
     let chosen = variable(ATTACKS);
-    let parts: Vec<_> =
-        PARTS.into_iter().filter(|part| chosen.split(',').any(|name| name == *part)).collect();
+    let parts: Vec<_> = all_parts().filter(|part| chosen.split(',').any(|name| name == *part)).collect();
     attacker.prepare(&parts).await;
     let mut tasks = JoinSet::new();
     for part in parts {
@@ -99,10 +112,15 @@ async fn attacker() -> ExitCode {
     loop {
         // The counts are printed at intervals, until the test ends this process.
         tokio::time::sleep(TELL).await;
-        for (part, (asked, served)) in attacker.counts.lock().unwrap().iter() {
-            println!("{COUNT} {part}: {asked} requests, {served} served");
+        for (part, outcomes) in attacker.counts.lock().unwrap().iter() {
+            println!("{COUNT} {part}: {}", json!(outcomes));
         }
     }
+}
+
+/// The parts of both kinds.
+pub(super) fn all_parts() -> impl Iterator<Item = &'static str> {
+    PARTS.into_iter().chain(FEATURES)
 }
 
 /// How many callers of a part run at a time.
@@ -113,20 +131,17 @@ fn callers(part: &str) -> usize {
         "keys" => 100,
         "names" => 42,
         "entities" => 8,
-        _ => 0,
+        "crons" => 0,
+        feature => costly::callers(feature),
     }
-}
-
-fn served(status: Option<StatusCode>) -> bool {
-    status.is_some_and(|status| status.is_success())
 }
 
 struct Attacker {
     address: String,
     key: String,
     client: reqwest::Client,
-    /// Requests of each part, and how many were served.
-    counts: Mutex<BTreeMap<&'static str, (u64, u64)>>,
+    /// What has come of the requests of each part.
+    counts: Mutex<BTreeMap<&'static str, Outcomes>>,
     /// The number of each part's next request.
     next: BTreeMap<&'static str, AtomicUsize>,
 }
@@ -149,73 +164,95 @@ impl Attacker {
             };
             stream::iter(0..1000).map(put).buffer_unordered(16).collect::<Vec<_>>().await;
         }
+        for feature in parts.iter().filter(|part| FEATURES.contains(part)) {
+            self.prepare_feature(feature).await;
+        }
     }
 
     /// Repeats a request as long as the answer is 429.
-    async fn patiently(&self, method: Method, path: &str, body: &Value) -> bool {
+    async fn patiently(&self, method: Method, path: &str, body: &Value) -> String {
         loop {
-            let status = self.call(method.clone(), path, Some(body)).await;
-            if status != Some(StatusCode::TOO_MANY_REQUESTS) {
-                return served(status);
+            let outcome = self.call(method.clone(), path, Some(body)).await;
+            if outcome != TOO_MANY {
+                return outcome;
             }
         }
     }
 
-    /// Sends a request on its canvas; `None` if there was no answer.
-    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Option<StatusCode> {
+    /// Sends a request on its canvas.
+    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> String {
         let url = format!("http://{}/v1/canvases/{ATTACKER}{path}", self.address);
         let mut request = self.client.request(method, url).bearer_auth(&self.key);
         if let Some(body) = body {
             request = request.json(body);
         }
-        let mut answer = request.send().await.ok()?;
-        let status = answer.status();
-        // Read as it arrives, and discarded.
-        while let Ok(Some(_)) = answer.chunk().await {}
-        Some(status)
+        outcome(request).await
     }
 
     /// One request of a part; returns whether there is more to do.
     async fn once(&self, part: &'static str, task: usize) -> bool {
-        let number = || self.next[part].fetch_add(1, Ordering::Relaxed);
-        let served = match part {
+        let outcome = if FEATURES.contains(&part) {
+            Some(self.costly(part, task).await)
+        } else {
+            self.flood(part, task).await
+        };
+        let Some(outcome) = outcome else { return false };
+        *self.counts.lock().unwrap().entry(part).or_default().entry(outcome).or_default() += 1;
+        true
+    }
+
+    /// The number of a part's next request.
+    fn number(&self, part: &str) -> usize {
+        self.next[part].fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// One request of a part that runs beside others; `None` if there is nothing more to do.
+    async fn flood(&self, part: &str, task: usize) -> Option<String> {
+        let outcome = match part {
             "emits" => {
                 let event = json!({"name": "flood", "value": "x".repeat(LARGE)});
-                served(self.call(Method::POST, "/events", Some(&event)).await)
+                self.call(Method::POST, "/events", Some(&event)).await
             }
-            "log" => served(self.call(Method::GET, "/log?category=large&limit=1000", None).await),
+            "log" => self.call(Method::GET, "/log?category=large&limit=1000", None).await,
             "keys" => {
-                let key = format!("wakeq_{:012x}_{}", number(), "0".repeat(64));
+                let key = format!("wakeq_{:012x}_{}", self.number(part), "0".repeat(64));
                 let url = format!("http://{}/v1/canvases/{ATTACKER}/handlers", self.address);
-                self.client.get(url).bearer_auth(key).send().await.is_ok()
+                outcome(self.client.get(url).bearer_auth(key)).await
             }
             // Two of them emit 100,000 events for 2,000 names, the others list.
             "names" if task < 2 => {
-                let number = number();
+                let number = self.number(part);
                 if number >= 200 {
-                    return false;
+                    return None;
                 }
                 let event = |index: usize| json!({"name": format!("name-{}", (number * 500 + index) % 2000), "value": index});
                 let batch = json!({"events": (0..500).map(event).collect::<Vec<_>>()});
                 self.patiently(Method::POST, "/events:batch", &batch).await
             }
-            "names" if task.is_multiple_of(2) => {
-                served(self.call(Method::GET, "/events?limit=1000", None).await)
-            }
-            "names" => served(self.call(Method::GET, "/handlers", None).await),
+            "names" if task.is_multiple_of(2) => self.call(Method::GET, "/events?limit=1000", None).await,
+            "names" => self.call(Method::GET, "/handlers", None).await,
             _ => {
-                let number = number();
+                let number = self.number(part);
                 if number >= 500 {
-                    return false;
+                    return None;
                 }
                 let event = json!({"name": "deposit", "payload": {"cents": 1, "pad": "x".repeat(LARGE)}});
                 self.patiently(Method::POST, &format!("/entities/account/e{number}/events"), &event).await
             }
         };
-        let mut counts = self.counts.lock().unwrap();
-        let (asked, done) = counts.entry(part).or_default();
-        *asked += 1;
-        *done += u64::from(served);
-        true
+        Some(outcome)
     }
+}
+
+/// Sends a request, and reads its answer.
+async fn outcome(request: RequestBuilder) -> String {
+    let Ok(mut answer) = request.send().await else { return NO_ANSWER.to_owned() };
+    let status = answer.status();
+    if status.is_server_error() {
+        let problem: Value = answer.json().await.unwrap_or_default();
+        return format!("{} {}", status.as_u16(), problem["detail"].as_str().unwrap_or_default());
+    }
+    // Read as it arrives, and discarded.
+    while let Ok(Some(_)) = answer.chunk().await {}
+    status.as_u16().to_string()
 }

@@ -133,7 +133,7 @@ async fn rules_beyond_the_quota() {
 /// Ids that callers chose, idempotency keys, and unique keys that outlive their events, are
 /// remembered.
 #[tokio::test]
-async fn what_is_remembered_takes_room() {
+async fn remembered_ids_and_keys_count_against_quotas() {
     let (stage, _) = Stage::memory().await;
     let chosen = |canvas: CanvasId, count: usize| -> Vec<Event> {
         events(canvas, count).into_iter().map(|event| event.id(EventId::new())).collect()

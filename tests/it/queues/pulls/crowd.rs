@@ -12,6 +12,7 @@ use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use super::{PulledCopy, Puller, QUEUE, canvas, email, pulled};
 use crate::processes::work::Process;
 use crate::simulation::world::dice::Dice;
+use crate::support::crash_scene::size;
 use crate::support::service::make_key;
 use crate::support::{Stage, Statements, TIMEOUT, connect, quick};
 
@@ -52,7 +53,7 @@ async fn eight_pullers_get_a_thousand_copies_each_exactly_once() {
 /// Whatever happens to copies, leasing finds all that may be leased, without a pass of any process.
 #[tokio::test]
 async fn no_copy_is_forgotten() {
-    for seed in 0..4 {
+    for seed in 0..size(2, 8) as u64 {
         let puller = Puller::start().await;
         let mut dice = Dice(seed);
         puller.lets(1, FacetSettings { weight: None, in_flight_max: Some(1) }).await;

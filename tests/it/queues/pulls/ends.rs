@@ -134,6 +134,8 @@ async fn a_copy_that_no_retry_can_help_dies_at_once() {
     let died = [("rejected".to_owned(), "no card".to_owned())];
     let of = copies[0].canvas;
     assert_eq!((puller.dead(of).await, puller.dead(3 - of).await), (died.to_vec(), vec![]));
+    let noted = "select count(*) from wakeq.attempts";
+    assert_eq!(puller.stage().count(noted).await, 0, "attempts at copies are not noted");
     puller.complete(&copies[1]).await;
     puller.stop().await;
 }

@@ -104,6 +104,35 @@ async fn leases_that_run_out_count_as_losses() {
     puller.stop().await;
 }
 
+/// Where the others can't be released, they are handed out beside the one that has lost leases:
+/// nobody else would get them before the end of their leases.
+#[tokio::test]
+async fn copies_that_cannot_be_released_are_handed_out() {
+    let puller = Puller::start().await;
+    puller.emit(1, [1]).await;
+    for _ in 0..2 {
+        let copy = puller.one().await;
+        puller.run_out(&[copy]).await;
+    }
+    puller.emit(2, [2]).await;
+    for refuses in [
+        "create function public.refuse() returns trigger language plpgsql as $$ begin raise 'no'; end $$",
+        "create trigger refuse before update on wakeq.events_v2 for each row
+         when (old.locked_at is not null and new.locked_at is null) execute function public.refuse()",
+    ] {
+        puller.stage().pool.run(refuses).await;
+    }
+    let copies = puller.lease(json!({"max": 10})).await;
+    let mut values: Vec<u64> = copies.iter().map(|copy| copy.value).collect();
+    values.sort_unstable();
+    assert_eq!(values, [1, 2]);
+    for copy in &copies {
+        puller.complete(copy).await;
+    }
+    assert_eq!(puller.stage().rows().await, 0);
+    puller.stop().await;
+}
+
 /// A token is valid for one claim of one copy in one queue.
 #[tokio::test]
 async fn a_wrong_token_changes_nothing() {

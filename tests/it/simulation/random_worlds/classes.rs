@@ -17,6 +17,7 @@ use crate::simulation::world::slots::Slots;
 use crate::simulation::world::tally::Tally;
 use crate::simulation::world::worker::Worker;
 use crate::simulation::world::{Defect, World};
+use crate::support::crash_scene::size;
 
 /// How many notifications of each stream a worker holds.
 const HELD_MAX: usize = 3;
@@ -165,22 +166,29 @@ fn check_worlds(count: u64, play: impl Fn(u64, bool) -> (Vec<String>, World)) ->
 // Shows: LIMIT-07, URG-02
 #[test]
 fn no_wake_is_lost_while_workers_are_full() {
-    let sum = check_worlds(2_000, |seed, traced| play_smoothly(seed, None, traced));
-    assert!(sum.urgent > 4_000 && sum.normal > 4_000 && sum.backlogs > 1_000, "too quiet: {sum:?}");
+    let sum = check_worlds(size(300, 2_000) as u64, |seed, traced| play_smoothly(seed, None, traced));
+    let (starts, backlogs) = (size(600, 4_000) as u32, size(150, 1_000) as u32);
+    assert!(sum.urgent > starts && sum.normal > starts && sum.backlogs > backlogs, "too quiet: {sum:?}");
 }
 
 #[test]
 fn classes_and_limits_hold_when_notifications_are_lost_or_unmarked() {
-    let sum = check_worlds(1_500, |seed, traced| worlds(seed, Faults::OfMessages, None, traced).play());
+    let sum = check_worlds(size(300, 1_500) as u64, |seed, traced| {
+        worlds(seed, Faults::OfMessages, None, traced).play()
+    });
     assert_eq!(sum.tally.lost_claims, 0, "{sum:?}");
-    assert!(sum.tally.completed > 1_000 && sum.urgent > 1_000, "too quiet: {sum:?}");
+    let starts = size(200, 1_000) as u32;
+    assert!(sum.tally.completed > starts && sum.urgent > starts, "too quiet: {sum:?}");
 }
 
 #[test]
 fn classes_and_limits_hold_when_processes_die_stall_and_hear_no_answer() {
-    let sum = check_worlds(1_500, |seed, traced| worlds(seed, Faults::OfProcesses, None, traced).play());
+    let sum = check_worlds(size(300, 1_500) as u64, |seed, traced| {
+        worlds(seed, Faults::OfProcesses, None, traced).play()
+    });
     let Tally { lost_claims, completed, .. } = sum.tally;
-    assert!(lost_claims > 200 && completed > 1_000 && sum.urgent > 1_000, "too quiet: {sum:?}");
+    let (lost, starts) = (size(40, 200) as u32, size(200, 1_000) as u32);
+    assert!(lost_claims > lost && completed > starts && sum.urgent > starts, "too quiet: {sum:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Randomness from a seed.
 
 /// A small generator (splitmix64): the same seed gives the same world everywhere.
+#[derive(Debug)]
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {

@@ -1,5 +1,7 @@
 //! The statements of limits: the claim that obeys them, and what wakes the events that wait.
 
+mod checks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use wakeq::limits::OnFull;
 use wakeq::machine::Claimed;
 use wakeq::{EventId, Timestamp};
 
+use super::dice::Dice;
 use super::{Defect, World};
 
 /// How long a place is kept for an event that was woken for it.
@@ -29,7 +32,7 @@ pub(crate) struct Limit {
 }
 
 /// A rate: the time between two starts, and how many may come at once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
     pub(crate) interval: Duration,
     pub(crate) burst: u32,
@@ -45,10 +48,14 @@ pub(crate) struct Limits {
     next_at: BTreeMap<String, Timestamp>,
     /// Up to when events have been given times to come back.
     line_at: BTreeMap<String, Timestamp>,
+    /// The rates by which both were set; with others they begin anew.
+    rates: BTreeMap<String, Pace>,
     waits: BTreeMap<EventId, Wait>,
     /// Those that wait or have waited, and have not started since.
     put_off: BTreeSet<EventId>,
-    /// When events with rates were to start, by the limit.
+    /// Throws whether somebody's transaction has the row of an event that could be woken.
+    pub(crate) locks: Option<Dice>,
+    /// When events with rates were to start, by the limit, since its rate is in force.
     pub(crate) starts: BTreeMap<String, Vec<Timestamp>>,
     /// How many events may have a place at most: more than the concurrency while that was lowered
     /// and not enough of them have ended.
@@ -91,8 +98,9 @@ impl World {
             return (LimitedClaim::Not, Vec::new());
         }
         let names = if self.rows[&id].is_cancelled { Vec::new() } else { self.limits_of(id) };
+        let mut room = names.clone();
+        room.retain(|name| self.heed_rate(name));
         let wait = self.limits.waits.get(&id).cloned();
-        let mut room: Vec<String> = Vec::new();
         if let Some(Wait { name, woken_at: Some(at), is_paid, .. }) = &wait {
             if *at > self.now {
                 return (self.put_off(id, name, Some(*at), *is_paid), room);
@@ -113,7 +121,7 @@ impl World {
                 self.pay(id, &names, start);
                 return (self.put_off(id, &name, Some(start), true), room);
             }
-            let start = self.limits.line_at.get(&name).map_or(start, |line_at| start.max(*line_at));
+            let start = self.line_end(&name).map_or(start, |line_end| start.max(line_end));
             let start = Some(start).filter(|start| *start <= self.now + LINE_MAX.min(pace * 10_000));
             return (self.make_wait(id, &name, start, false), room);
         }
@@ -160,7 +168,7 @@ impl World {
             let start = match is_woken {
                 true => free_at,
                 false if self.is_behind(id, name) => Timestamp::MAX_UTC,
-                false => self.limits.line_at.get(name).map_or(free_at, |line_at| free_at.max(*line_at)),
+                false => self.line_end(name).map_or(free_at, |line_end| free_at.max(line_end)),
             };
             Some((start, name.clone()))
         });
@@ -171,6 +179,45 @@ impl World {
     fn free_at(&self, name: &str, pace: Pace) -> Timestamp {
         let next_at = self.limits.next_at.get(name);
         next_at.map_or(self.now, |next_at| *next_at - pace.interval * (pace.burst - 1))
+    }
+
+    /// Up to when events have been given times to come back. Those that are gone or have not come
+    /// in time give up theirs.
+    fn line_end(&self, name: &str) -> Option<Timestamp> {
+        let line_at = *self.limits.line_at.get(name)?;
+        let Pace { interval, .. } = self.limits.defined.get(name)?.rate?;
+        let waits = self.limits.waits.values().filter(|wait| wait.name == name);
+        let told = waits.filter_map(|wait| wait.woken_at).filter(|at| *at > self.now - WAKE_KEPT);
+        told.max().map(|last| line_at.min(last + interval))
+    }
+
+    /// With another rate than before, the rate begins anew: at once, but without a burst. Then
+    /// those that were told to come later wait again; returns whether there were any.
+    fn heed_rate(&mut self, name: &str) -> bool {
+        let (now, rate) = (self.now, self.limits.defined.get(name).and_then(|limit| limit.rate));
+        let before = self.limits.rates.get(name).copied();
+        if before == rate {
+            return false;
+        }
+        if let Some(before) = before {
+            self.check_starts(name, before);
+        }
+        self.limits.starts.remove(name);
+        self.limits.line_at.remove(name);
+        self.limits.next_at.remove(name);
+        self.limits.rates.remove(name);
+        if let Some(rate) = rate {
+            self.limits.rates.insert(name.to_owned(), rate);
+            if before.is_some() {
+                let next_at = now + rate.interval * (rate.burst - 1);
+                self.limits.next_at.insert(name.to_owned(), next_at);
+            }
+        }
+        let waits = self.limits.waits.values_mut().filter(|wait| wait.name == name && !wait.is_paid);
+        let mut told = waits.filter(|wait| wait.woken_at.is_some_and(|at| at > now)).peekable();
+        let are_told = told.peek().is_some();
+        told.for_each(|wait| wait.woken_at = None);
+        are_told
     }
 
     /// Takes a start at this time from all rates of an event, unless that was done before.
@@ -218,7 +265,8 @@ impl World {
 
     /// Whether an event waits that was due before this one.
     fn is_behind(&self, id: EventId, name: &str) -> bool {
-        self.line(name).first().is_some_and(|first| *first < (self.rows[&id].delay_until, id))
+        let due = self.limits.waits.get(&id).map_or(self.rows[&id].delay_until, |wait| wait.due);
+        self.line(name).first().is_some_and(|first| *first < (due, id))
     }
 
     /// The event waits, until a time if there is one. If it is new, it may send away another one,
@@ -322,14 +370,21 @@ impl World {
         if let Some(holders) = self.limits.holders.get_mut(name) {
             *holders = live;
         }
+        self.heed_rate(name);
         self.begin_line(name);
-        let (mut room, mut woken) = (self.room(name), Vec::new());
+        let (mut room, mut locked, mut woken) = (self.room(name), 0, Vec::new());
         if room > 0 {
             // Perhaps nobody runs the handlers of those that have not come.
             room = room.saturating_add(self.late(name));
         }
         for (_, id) in self.line(name) {
             let Some(start) = self.next_time(name).filter(|_| room > 0) else { break };
+            if locked < room && self.limits.locks.as_mut().is_some_and(|dice| dice.below(8) == 0) {
+                // It is told as it is, and the next one as well.
+                locked += 1;
+                woken.push(id);
+                continue;
+            }
             let outcome = self.wake_one(id, start, !self.limits.defined.contains_key(name));
             if outcome == Some(true) {
                 room -= 1;
@@ -376,7 +431,7 @@ impl World {
             return Some(self.now);
         };
         let start = self.free_at(name, pace).max(self.now);
-        let start = self.limits.line_at.get(name).map_or(start, |line_at| start.max(*line_at));
+        let start = self.line_end(name).map_or(start, |line_end| start.max(line_end));
         (start <= self.now + LINE_MAX.min(pace.interval * 10_000)).then_some(start)
     }
 
@@ -389,10 +444,24 @@ impl World {
     /// Part of the minute's pass.
     pub(crate) fn limits_with_room(&self) -> Vec<String> {
         let waited: BTreeSet<&String> = self.limits.waits.values().map(|wait| &wait.name).collect();
-        let has_room = |name: &&String| {
-            self.room(name) > 0 && self.next_time(name).is_some() && !self.line(name).is_empty()
+        waited.into_iter().filter(|name| self.has_room(name)).cloned().collect()
+    }
+
+    /// Whether events wait that seem to have room, or were told to come later by another rate than
+    /// the one that is in force.
+    fn has_room(&self, name: &str) -> bool {
+        let Limit { concurrency, rate, .. } = self.limits.defined.get(name).copied().unwrap_or_default();
+        let is_anew = self.limits.rates.get(name).copied() != rate;
+        let told = || {
+            let waits = self.limits.waits.values().filter(|wait| wait.name == name && !wait.is_paid);
+            waits.filter(|wait| wait.woken_at.is_some_and(|at| at > self.now)).count()
         };
-        waited.into_iter().filter(has_room).cloned().collect()
+        if self.line(name).is_empty() {
+            return is_anew && told() > 0;
+        }
+        let kept = self.woken(name) - if is_anew { told() } else { 0 };
+        let taken = self.live_holders(name).len() + kept;
+        concurrency.is_none_or(|places| places > taken) && (is_anew || self.next_time(name).is_some())
     }
 
     /// An operator sets a limit, or removes it, and what has room is woken.
@@ -405,88 +474,8 @@ impl World {
         let ceiling = self.limits.ceilings.entry(name.to_owned()).or_insert(places);
         *ceiling = places.max(*ceiling);
         self.log(|_| format!("{name} is limited to {limit:?}"));
-        let woken = self.wake_waiting(&[name.to_owned()]);
+        let found = self.limits_with_room().into_iter().filter(|found| found == name);
+        let woken = self.wake_waiting(&found.collect::<Vec<_>>());
         self.publish(&woken);
-    }
-
-    /// Invariant: of no limit more events have a place than it allows. `held`: the limits whose
-    /// places the running handlers have.
-    pub(crate) fn check_places(&mut self, held: &[String]) {
-        for name in held {
-            let running = held.iter().filter(|other| *other == name).count();
-            let ceiling = self.limits.ceilings.get(name).copied().unwrap_or(usize::MAX);
-            if running > ceiling {
-                self.violated(format!("{running} events have a place of {name}, which has {ceiling}"));
-            }
-        }
-        for (name, ceiling) in &mut self.limits.ceilings {
-            let places = self.limits.defined.get(name).and_then(|limit| limit.concurrency);
-            let running = held.iter().filter(|other| *other == name).count();
-            *ceiling = places.map_or(usize::MAX, |places| places.max(running.min(*ceiling)));
-        }
-    }
-
-    /// Invariant: in no time more events start than the rates allow, by the starts that they gave.
-    pub(crate) fn check_rates(&mut self) {
-        let mut found = Vec::new();
-        for (name, starts) in &self.limits.starts {
-            let Some(Pace { interval, burst }) = self.limits.defined.get(name).and_then(|limit| limit.rate)
-            else {
-                continue;
-            };
-            let mut starts = starts.clone();
-            starts.sort();
-            let is_too_fast = (0..starts.len()).any(|from| {
-                (from..starts.len()).any(|to| {
-                    let beyond = (to - from + 1).saturating_sub(burst as usize) as u32;
-                    (starts[to] - starts[from]).to_std().unwrap() < interval * beyond
-                })
-            });
-            if is_too_fast {
-                found.push(format!("events of {name} started too fast: {starts:?}"));
-            }
-        }
-        found.into_iter().for_each(|what| self.violated(what));
-    }
-
-    /// Invariant while nothing goes wrong: whatever waits for a place, and would get it, was woken
-    /// and has started, and so has what a rate has told to come. What a rate has given no time is
-    /// left to the minute's pass.
-    pub(crate) fn check_standstill(&mut self) {
-        let could_start = |(id, wait): (&EventId, &Wait)| {
-            let is_told = wait.woken_at.is_some_and(|at| at <= self.now);
-            let has_room = |name: &String| {
-                let Limit { concurrency, rate, .. } = self.limits.defined[name];
-                let is_free = |pace| is_told && (wait.is_paid || self.free_at(name, pace) <= self.now);
-                rate.is_none_or(is_free) && self.live_holders(name).len() < concurrency.unwrap_or(usize::MAX)
-            };
-            (self.may_claim(*id) && self.limits_of(*id).iter().all(has_room)).then_some(*id)
-        };
-        let found: Vec<EventId> = self.limits.waits.iter().filter_map(could_start).collect();
-        self.nobody_wakes(&found);
-    }
-
-    /// Invariant while nothing goes wrong, where workers have few places: whatever waits for places
-    /// that are free, and are kept for none of those `in_hand`, is in hand itself. Those are the
-    /// events of which a worker or the broker has a notification.
-    pub(crate) fn check_lost_wakes(&mut self, in_hand: &BTreeSet<EventId>) {
-        let kept = |name: &String| {
-            let waits = self.limits.waits.iter().filter(|(id, _)| in_hand.contains(*id));
-            waits.filter(|(_, wait)| wait.name == *name && wait.woken_at.is_some()).count()
-        };
-        let has_room = |name: &String| {
-            let Limit { concurrency, rate, .. } = self.limits.defined[name];
-            rate.is_none() && self.live_holders(name).len() + kept(name) < concurrency.unwrap_or(usize::MAX)
-        };
-        let asleep = self.limits.waits.keys().filter(|id| !in_hand.contains(*id) && self.may_claim(**id));
-        let found: Vec<EventId> =
-            asleep.filter(|id| self.limits_of(**id).iter().all(has_room)).copied().collect();
-        self.nobody_wakes(&found);
-    }
-
-    fn nobody_wakes(&mut self, found: &[EventId]) {
-        for id in found {
-            self.violated(format!("{} could start, and nobody wakes it", self.records[id].label));
-        }
     }
 }

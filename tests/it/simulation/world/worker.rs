@@ -302,14 +302,16 @@ impl Worker {
         }
     }
 
-    /// Moves the run into the parking lot, which keeps one notification per event, and
-    /// acknowledges.
+    /// Moves the run into the parking lot, which keeps one notification per event, until the
+    /// earlier time, and acknowledges.
     fn wait(&mut self, world: &mut World, at: usize, left: Duration) -> Progress {
-        let event = self.runs[at].event;
-        if self.runs.iter().any(|run| run.event == event && run.wakes_at.is_some()) {
+        let (event, until) = (self.runs[at].event, world.now + left.max(TICK));
+        let mut parked = self.runs.iter_mut().filter(|run| run.event == event);
+        if let Some(known) = parked.find_map(|run| run.wakes_at.as_mut()) {
+            *known = until.min(*known);
             return self.acknowledge(world, at);
         }
-        self.runs[at].wakes_at = Some(world.now + left.max(TICK));
+        self.runs[at].wakes_at = Some(until);
         if let Some(taken) = self.runs[at].taken.take() {
             world.broker.acknowledge(&taken, world.now);
         }

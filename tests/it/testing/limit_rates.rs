@@ -1,0 +1,80 @@
+//! Rates of limits in the kit's tables and on Postgres: the same steps with the same starts.
+
+use std::time::Duration;
+
+use wakeq::limits::{NewLimit, Rate};
+use wakeq::testing::TestKit;
+use wakeq::{Actor, CanvasId, Event};
+
+use super::limits::{KILO, event, ran, syncing};
+use super::on_postgres;
+use crate::support::OTHER;
+
+async fn starts_at_its_rate(kit: TestKit) {
+    let kit = syncing(kit);
+    let rate = Rate { burst: 2, ..Rate::new(1, KILO) };
+    kit.limit("api", NewLimit { rate: Some(rate), ..NewLimit::default() }).await.unwrap();
+    let mut ids = Vec::new();
+    for at in 0..5 {
+        let value = if at == 1 { "fails" } else { "ok" };
+        let event = Event::new("sync", value).unwrap().limit("api").unwrap();
+        ids.push(kit.emit(event).await.unwrap().id);
+    }
+    // Two at once, then one per kilosecond. The retry comes due with the fourth, and is counted.
+    assert_eq!(kit.drain().await.unwrap().attempts(), 2);
+    for started in 1..=4 {
+        kit.advance(KILO / 2).await.unwrap();
+        assert_eq!(kit.drain().await.unwrap().attempts(), 0, "start {started} comes too early");
+        kit.advance(KILO / 2).await.unwrap();
+        assert_eq!(kit.drain().await.unwrap().attempts(), 1, "start {started} does not come");
+    }
+    assert_eq!(kit.drain().await.unwrap().waiting, 0);
+    let theirs = kit.emit(event(&["api"]).canvas(OTHER)).await.unwrap().id;
+    assert_eq!(ran(&kit.drain().await.unwrap()), [theirs], "another tenant's key has no limit");
+}
+
+#[tokio::test]
+async fn events_start_at_the_rate_of_their_key() {
+    starts_at_its_rate(TestKit::new()).await;
+    let (_stage, kit) = on_postgres().await;
+    starts_at_its_rate(kit).await;
+}
+
+/// Another rate counts at once, also for what the rate before has told to come later. That of
+/// another tenant stays as it is.
+async fn starts_at_another_rate(kit: TestKit) {
+    let (kit, ada) = (syncing(kit), Actor::admin("ada"));
+    let every = |period| NewLimit { rate: Some(Rate::new(1, period)), ..NewLimit::default() };
+    let slowly = every(Duration::from_secs(50));
+    let emit_three = async |key: &str, canvas| {
+        kit.admin().put_limit(canvas, &key.parse().unwrap(), &slowly, &ada).await.unwrap();
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.push(kit.emit(event(&[key]).canvas(canvas)).await.unwrap().id);
+            kit.advance(Duration::from_secs(1)).await.unwrap();
+        }
+        assert_eq!(ran(&kit.drain().await.unwrap()), ids[..1], "{key}");
+        ids
+    };
+    for (key, then) in [("faster", KILO / 100), ("slower", KILO)] {
+        let ids = emit_three(key, CanvasId::DEFAULT).await;
+        kit.limit(key, every(then)).await.unwrap();
+        for id in &ids[1..] {
+            assert_eq!(ran(&kit.drain().await.unwrap()), [*id], "{key}");
+            kit.advance(then).await.unwrap();
+        }
+    }
+    emit_three("removed", OTHER).await;
+    let ids = emit_three("removed", CanvasId::DEFAULT).await;
+    assert!(kit.admin().remove_limit(CanvasId::DEFAULT, &"removed".parse().unwrap(), &ada).await.unwrap());
+    let mut started = ran(&kit.drain().await.unwrap());
+    started.sort_by_key(|id| ids.iter().position(|known| known == id));
+    assert_eq!(started, ids[1..]);
+}
+
+#[tokio::test]
+async fn events_start_at_the_rate_that_is_in_force() {
+    starts_at_another_rate(TestKit::new()).await;
+    let (_stage, kit) = on_postgres().await;
+    starts_at_another_rate(kit).await;
+}
