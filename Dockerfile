@@ -46,6 +46,8 @@ WORKDIR /
 ENV PUBSUB_EMULATOR_LISTEN_HOST=0.0.0.0
 EXPOSE 8085
 STOPSIGNAL SIGTERM
+# Calls the emulator in this container; another port has to be in PUBSUB_EMULATOR_PORT.
+HEALTHCHECK --interval=2s --timeout=5s --start-period=20s --retries=3 CMD ["/pubsub-emulator", "health"]
 ENTRYPOINT ["/pubsub-emulator"]
 
 # The last one, which is built unless a target is given.
