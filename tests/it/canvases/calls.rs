@@ -421,6 +421,7 @@ fn numberless(text: &str) -> String {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn nothing_crosses_canvases_through_the_library() {
     let (alone, world, victim) = World::both().await;
     let usual = said(&alone, &victim).await;

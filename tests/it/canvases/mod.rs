@@ -223,6 +223,7 @@ impl SingleTenantWorld {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn nothing_crosses_canvases_over_http() {
     nothing_crosses(&[Scope::ALL.to_vec()]).await;
 }

@@ -169,6 +169,7 @@ async fn prints_what_the_api_answers(service: &Service, terminal: &Terminal) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn every_command_works_through_a_server() {
     let service = Service::start().await;
     let terminal = of_server(&service).await;
@@ -178,6 +179,7 @@ async fn every_command_works_through_a_server() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn every_command_works_on_the_database() {
     let service = Service::start().await;
     let terminal = Terminal::beside(&service);

@@ -108,6 +108,7 @@ async fn limits_are_set_by_a_server() {
 /// As JSON, `show` has the limit and what is in use of it, as has its table; and an emit says that
 /// too many wait.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_limit_and_its_uses_are_json() {
     let service = Service::start().await;
     let terminal = Terminal::beside(&service);

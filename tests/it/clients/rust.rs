@@ -337,6 +337,7 @@ async fn any_other_route_is_a_request() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_delivery_is_verified_and_a_dead_event_is_redriven() {
     let service = service().await;
     let Tenants { mine, other, intruder } = Tenants::of(&service).await;

@@ -17,6 +17,7 @@ use crate::support::{OTHER, Stage, TIMEOUT, cluster, connect, once, quick};
 /// buffers, even while a snapshot is held open. BEGIN and COMMIT are counted.
 // Shows: EV2-01
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_idle_queue_asks_one_small_statement_a_period() {
     let Some(cluster) = cluster("a test that counts the statements of a whole server").await else { return };
     let timing = if is_full() { Durations::production() } else { Durations::quick() };
@@ -198,6 +199,7 @@ pub(crate) async fn until_silent(observer: &mut sqlx::PgConnection) {
 /// notification, and when something is due that it knows of. What it can't know waits until then:
 /// here the event of another tenant, whose notification was lost.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_idle_worker_lets_the_database_sleep() {
     let (horizon, probe_period) = (Duration::from_secs(1), Duration::from_millis(200));
     let timing = Timing { horizon, probe_period, ..quick() };

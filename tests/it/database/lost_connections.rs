@@ -48,6 +48,7 @@ async fn what_was_missed_in_an_interruption_starts_before_its_promise() {
 
 /// However it is dead: connections that were open carry nothing, or new ones neither.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_process_ends_in_time_whatever_the_database_does() {
     let settings = [
         ("WAKEQ_NOTIFIER", "postgres"),

@@ -50,6 +50,7 @@ async fn judged(connection: &mut PgConnection, check: &str, pattern: &str) -> (i
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn each_check_accepts_what_its_pattern_does() {
     let (stage, _) = Stage::memory().await;
     let mut connection = stage.pool.acquire().await.unwrap();

@@ -230,6 +230,7 @@ impl Deployment {
 /// twice, and another canvas's events do not count.
 // Shows: EV2-19, CARD-08
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn workers_follow_the_depth_up_once_and_down_once() {
     let (backlog, capacity) = (size(300, 5_000), size(4, 64));
     let settings = settings();

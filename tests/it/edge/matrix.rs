@@ -167,6 +167,7 @@ fn slug(status: u16) -> &'static str {
 
 // Shows: TARGET-07, TARGET-11
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn no_wrong_credential_does_anything() {
     let issuer = CredentialIssuer::start().await;
     let service = &issuer.service;

@@ -151,6 +151,7 @@ async fn check(seed: u64, notifier: Arc<dyn Notifier>) {
 /// See also EV2-29.
 // Shows: EV2-15, EV2-18, EV2-24, EV2-44, EV2-52
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn every_event_completes_once_whatever_the_notifier_does() {
     let wanted = size(16, 48);
     let seeds = stream::iter(0..wanted as u64).map(check_in_memory).buffer_unordered(AT_ONCE);

@@ -53,6 +53,7 @@ async fn a_queue_over_nats_wakes_its_workers() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_killed_server_is_reported_and_keeps_what_it_took() {
     let Some((mut server, client)) = server().await else { return };
     let notifier = notifier(&client).await;

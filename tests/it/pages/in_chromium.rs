@@ -147,6 +147,7 @@ async fn keep_picture(browser: &Browser, path: &str, width: u32, is_dark: bool) 
 /// was shown before.
 // Shows: EV2-09
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_filter_is_followed_without_loading_the_page() {
     let scene = Scene::with_everything().await;
     let Some(browser) = Browser::open(&scene.service).await else { return };

@@ -31,6 +31,7 @@ async fn no_troubles(browser: Browser) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn keys_open_the_help_search_and_lead_to_pages() {
     let service = Service::start().await;
     let Some(browser) = at_a_desk(&service).await else { return };
@@ -69,6 +70,7 @@ async fn keys_open_the_help_search_and_lead_to_pages() {
 /// What is paused stays as it is, while somebody else is shown what comes. It is renewed once it
 /// goes on.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_key_pauses_what_is_live() {
     let service = Service::start().await;
     emit(&service, 1).await;
@@ -94,6 +96,7 @@ async fn a_key_pauses_what_is_live() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_mode_is_kept_and_a_request_is_copied() {
     let service = Service::start().await;
     let event = json!({"name": "mail", "delay_s": 3600});
@@ -124,6 +127,7 @@ async fn a_mode_is_kept_and_a_request_is_copied() {
 
 /// What somebody has ticked is not taken away by what comes meanwhile.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn all_of_a_list_is_ticked_and_stays_so() {
     let service = Service::start().await;
     emit(&service, 3).await;
@@ -147,6 +151,7 @@ async fn all_of_a_list_is_ticked_and_stays_so() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn times_are_shown_and_typed_in_the_readers_zone() {
     let service = Service::start().await;
     let event = json!({"name": "mail", "delay_until": "2099-01-31T08:00:00Z"});
@@ -167,6 +172,7 @@ async fn times_are_shown_and_typed_in_the_readers_zone() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_filter_is_kept_used_and_forgotten() {
     let service = Service::start().await;
     emit(&service, 1).await;

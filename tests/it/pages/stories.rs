@@ -98,6 +98,7 @@ async fn all_of_them_run_again(service: &Service, seen: &mut Recording<Execution
 
 /// Why was this order's mail not sent? The handler is mended, and all of that error brought back.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn why_this_mail_was_not_sent() {
     let service = Service::start().await;
     let Some(browser) = Browser::open(&service).await else { return };
@@ -180,6 +181,7 @@ fn zone_at_three() -> (String, i64) {
 
 /// At 3 in the morning, somebody pauses a handler until 8, on a phone.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn pause_until_eight_from_a_phone() {
     let service = Service::start().await;
     let Some(browser) = Browser::open(&service).await else { return };
@@ -302,6 +304,7 @@ async fn both_have_their_turn(door: &mut Door, ids: &[EventId]) {
 
 /// Who is starving whom? That customer gets a limit, and others start again.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_customer_that_starves_others_gets_a_limit() {
     let service = Service::start().await;
     let Some(browser) = Browser::open(&service).await else { return };

@@ -8,6 +8,7 @@ use crate::support::crash_scene::CrashScene;
 
 /// The first process dies after a commit, and the second before one: each page is there once.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_import_goes_on_though_its_processes_die() {
     let scene = CrashScene::new("checkpoints", Durations::quick()).await;
     // One at a time, so that the deaths of one event are not losses of the other.

@@ -73,6 +73,7 @@ fn recovery(scene: &CrashScene) -> Duration {
 /// Eight processes and five places. Each of two canvases has its own.
 // Shows: LIMIT-01, LIMIT-02, LIMIT-03
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn there_are_never_more_than_the_limit_whatever_is_killed() {
     let Some(mut cluster) = cluster("a test that kills Postgres").await else { return };
     let scene = CrashScene::on("limits", Durations::crowd(), Some(&cluster), None).await;

@@ -41,6 +41,7 @@ async fn a_second_worker_has_work_at_once_in_memory() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_second_worker_has_work_at_once_over_postgres() {
     a_second_worker_has_work_at_once(Broker::postgres().await).await;
 }
@@ -133,6 +134,7 @@ async fn eight_workers_share_a_backlog_evenly() {
 /// only those in flight at the kill run twice.
 // Shows: EV2-06, EV2-10
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_kill_of_one_of_eight_loses_nothing() {
     let scene = CrashScene::new("killed-of-eight", Durations::crowd()).await;
     let (count, processes, capacity) = (size(1_200, 100_000), size(3, 8), size(8, 64));

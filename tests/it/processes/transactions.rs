@@ -18,6 +18,7 @@ const BOOKED: &str = "select count(*) from bookings";
 const BOOKED_EVENTS: &str = "select count(distinct event) from bookings";
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_effect_is_there_exactly_once_whatever_is_killed() {
     let Some(mut cluster) = cluster("a test that kills Postgres").await else { return };
     let mut scene = CrashScene::on("exactly-once", Durations::quick(), Some(&cluster), None).await;

@@ -142,11 +142,13 @@ impl Scene {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn every_event_runs_in_javascript_whatever_is_killed() {
     every_event_runs(&IN_JAVASCRIPT).await;
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn every_event_runs_in_python_whatever_is_killed() {
     every_event_runs(&IN_PYTHON).await;
 }

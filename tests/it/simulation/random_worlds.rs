@@ -459,6 +459,7 @@ fn the_same_seed_gives_the_same_world() {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask long` runs it"]
 fn each_broken_statement_is_caught() {
     for (defect, sign) in [
         (Defect::ParkWithoutRule, "no rule stands and no job will wake it"),

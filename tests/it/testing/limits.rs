@@ -420,6 +420,7 @@ impl Player {
 /// Whatever is set, emitted and started, memory and Postgres let the same events start, and show
 /// the same. Which of the events that wait comes first is decided by their due times.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn memory_and_postgres_agree_on_limits() {
     let (mut full, mut seen) = (0, String::new());
     for seed in 1..=12 {

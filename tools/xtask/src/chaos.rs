@@ -1,7 +1,7 @@
 //! `cargo xtask chaos`: the crash tests at full size, one after another, with their figures.
 //!
-//! It holds no tests itself: the same ones run at a small size in `cargo test`, apart from those
-//! that only measure.
+//! It holds no tests itself: the same ones run at a small size in `cargo test` or `cargo xtask
+//! long`, apart from those that only measure.
 
 use std::process::Command;
 
@@ -243,7 +243,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
 /// A test of the service's integration tests, or a module of them.
 fn integration_test(path: &str) -> Command {
     let mut test = integration_tests();
-    test.args(["--", "--nocapture", path]);
+    test.args(["--", "--nocapture", "--include-ignored", path]);
     if !path.ends_with("::") {
         test.arg("--exact");
     }

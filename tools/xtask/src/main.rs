@@ -20,6 +20,7 @@ mod guide;
 mod http;
 mod image;
 mod links;
+mod long;
 mod package;
 mod pictures;
 mod prepare;
@@ -92,6 +93,8 @@ enum Verb {
     Guide,
     /// Build the Dockerfile on bases built without a registry, run the image and process one event.
     Image,
+    /// Run the tests that take ten seconds and more, which `cargo test` leaves out.
+    Long,
     /// Pack the packages that are published, and build each from its packed files, as publishing
     /// them would.
     Package {
@@ -155,6 +158,7 @@ fn main() -> ExitCode {
         Verb::Field { name, minutes } => field::run(name.as_deref(), minutes),
         Verb::Guide => guide::run(),
         Verb::Image => image::run(),
+        Verb::Long => long::run(),
         Verb::Package { quick } => package::run(quick),
         Verb::Pictures(options) => pictures::run(&options),
         Verb::Prepare { check } => prepare::run(check),

@@ -19,6 +19,7 @@ use crate::support::{Stage, Statements, TIMEOUT, connect, quick};
 /// Each copy goes to one puller, once.
 // Shows: DRV-25
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn eight_pullers_get_a_thousand_copies_each_exactly_once() {
     let puller = Arc::new(Puller::start().await);
     for number in 1..=10 {
@@ -52,6 +53,7 @@ async fn eight_pullers_get_a_thousand_copies_each_exactly_once() {
 
 /// Whatever happens to copies, leasing finds all that may be leased, without a pass of any process.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn no_copy_is_forgotten() {
     for seed in 0..size(2, 8) as u64 {
         let puller = Puller::start().await;

@@ -140,6 +140,7 @@ fn play(seed: u64, defect: Option<Defect>, traced: bool) -> (Vec<String>, World)
 /// Of two limits that events take in either order, neither waits for the other.
 // Shows: LIMIT-07
 #[test]
+#[ignore = "long: `cargo xtask long` runs it"]
 fn a_free_place_is_taken_at_once_by_what_waits_for_it() {
     let (mut starts, mut full) = (0, 0);
     for seed in 0..size(300, 2_000) as u64 {

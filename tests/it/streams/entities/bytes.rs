@@ -21,6 +21,7 @@ async fn most(bank: &Bank, query: &'static str) -> usize {
 /// 125 MB of events of one canvas wait when the processor starts: it reads and commits them in
 /// pieces, and also reaches those of another canvas.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn five_hundred_large_events_are_read_and_written_in_pieces() {
     let bank = Bank::open().await;
     let large = json!({ "cents": 1, "padding": "x".repeat(LARGE) });

@@ -77,6 +77,7 @@ async fn send(entities: &Entities, dice: &mut Dice, sent: &mut Vec<(EntityId, En
 /// The kills of the acceptance: killed at any moment, including during the warm-up.
 // Shows: ENT-14, ENT-16, ENT-22, ENT-24
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn memory_matches_the_repository_after_owners_are_killed() {
     let scene = CrashScene::new("entities", Durations::quick()).await;
     let entities = Entities::new(scene.queue.clone());
