@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use release::GivenBack;
 pub use release::{Release, ReleaseResult};
 
+use super::lease_turns::past_locks;
 use super::settled::is_gone;
 use super::{Admin, AdminError};
 use crate::event::{
@@ -71,7 +72,8 @@ impl Admin {
     ) -> Result<(Timestamp, bool), AdminError> {
         check_lease(lease)?;
         let held = self.held(source, id, token).await?;
-        let extended = self.store.extend_lease((held.scope.canvas, held.claim), lease).await?;
+        let claim = (held.scope.canvas, held.claim);
+        let extended = past_locks(async || self.store.extend_lease(claim, lease).await).await?;
         extended.ok_or_else(|| source.over(id))
     }
 

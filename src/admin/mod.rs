@@ -15,6 +15,7 @@ mod event_looks;
 mod events;
 mod history;
 mod hooks;
+mod lease_turns;
 mod leased;
 mod leases;
 mod limit_looks;
@@ -46,6 +47,7 @@ pub use error_groups::{ErrorGroupFilter, ErrorGroupOrder, ErrorGroups};
 use event_looks::EventLooks;
 pub use events::{CancelResult, DueResult};
 pub use hooks::{NewHook, NewHookSecret, PutHookResult};
+use lease_turns::LeaseTurns;
 pub use leased::{Release, ReleaseResult, check_wait};
 use limit_looks::LimitLooks;
 pub use limits::PutLimitResult;
@@ -96,6 +98,7 @@ pub struct Admin {
     /// Whether copies are visible even if their queue does not show them to their canvases.
     copies: bool,
     due_checks: Arc<DueChecks>,
+    lease_turns: Arc<LeaseTurns>,
     event_looks: EventLooks,
     limit_looks: LimitLooks,
     /// The counterpart of the workers' metrics, for what dies by being leased or released.
@@ -114,6 +117,7 @@ impl Admin {
             patience: None,
             copies: true,
             due_checks: Arc::default(),
+            lease_turns: Arc::default(),
             event_looks: EventLooks::default(),
             limit_looks: LimitLooks::default(),
             deaths: Arc::default(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::lease_turns::past_locks;
 use super::leased::{
     BYTES_MAX, Release, ReleaseResult, Source, TRIES, check_count, check_lease, check_result, check_wait,
     until_leasable,
@@ -193,8 +194,9 @@ impl Admin {
         let (source, mut events) = (Source::Handler(scope), Vec::new());
         let place = self.event_looks.place_of(scope);
         for _ in 0..TRIES {
-            let leased = self.store.lease_events(scope, max, lease, BYTES_MAX, place).await?;
-            let LeasedEvents { rows, room, cancels } = leased;
+            let leased =
+                past_locks(async || self.store.lease_events(scope, max, lease, BYTES_MAX, place).await);
+            let LeasedEvents { rows, room, cancels } = leased.await?;
             if cancels {
                 self.waker.tell_cancelled().await;
             }

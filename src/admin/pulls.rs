@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::lease_turns::past_locks;
 use super::leased::{
     BYTES_MAX, Release, ReleaseResult, Source, TRIES, check_count, check_lease, check_wait, until_leasable,
 };
@@ -126,13 +127,15 @@ impl Admin {
         max: u32,
         lease: Duration,
     ) -> Result<Vec<LeasedRow>, StoreError> {
+        let _turn = self.lease_turns.wait(queue).await;
+        let take = async || self.store.lease_copies(queue, max, lease, BYTES_MAX).await;
         let looked = self.due_checks.is_due(queue, false);
         if looked {
             self.enter_due(queue).await?;
         }
-        let mut rows = self.store.lease_copies(queue, max, lease, BYTES_MAX).await?;
+        let mut rows = past_locks(&take).await?;
         if rows.is_empty() && !looked && self.due_checks.is_due(queue, true) && self.enter_due(queue).await? {
-            rows = self.store.lease_copies(queue, max, lease, BYTES_MAX).await?;
+            rows = past_locks(&take).await?;
         }
         let is_busy = u32::try_from(rows.len()).is_ok_and(|count| count >= max);
         self.due_checks.next(queue, if is_busy { LOOK_BUSY } else { Duration::ZERO });

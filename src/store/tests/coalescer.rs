@@ -46,7 +46,7 @@ impl DatabaseError for Code {
     }
 }
 
-fn refused(code: &'static str) -> StoreError {
+pub(crate) fn refused(code: &'static str) -> StoreError {
     StoreError::from_sqlx("made up", sqlx::Error::Database(Box::new(Code(code))))
 }
 

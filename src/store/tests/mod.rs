@@ -3,7 +3,7 @@
 mod batches;
 mod cancelling;
 mod checkpoints;
-mod coalescer;
+pub(crate) mod coalescer;
 mod contention;
 mod copies;
 mod cost;
@@ -226,7 +226,7 @@ impl Table {
     }
 
     /// How many statements are waiting for a lock.
-    async fn waiting(&self) -> i64 {
+    pub(crate) async fn waiting(&self) -> i64 {
         self.number(
             "select count(*) from pg_stat_activity
               where datname = current_database() and wait_event_type = 'Lock' and state = 'active'",
