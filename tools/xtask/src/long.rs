@@ -22,7 +22,11 @@ pub(crate) fn run() -> Result<()> {
     // Of all packages: the features of one alone would compile its dependencies anew.
     let tests = ["test", "--workspace", "--test", "it", "--", "--ignored"];
     let listed = cargo().args(tests).args(["--list", "--format", "terse"]).output().context("cargo test")?;
-    ensure!(listed.status.success(), "the tests can't be listed: {}", String::from_utf8_lossy(&listed.stderr));
+    ensure!(
+        listed.status.success(),
+        "the tests can't be listed: {}",
+        String::from_utf8_lossy(&listed.stderr)
+    );
     let listed = String::from_utf8_lossy(&listed.stdout);
     let known: Vec<_> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
     if let Some(unknown) = marked.iter().find(|name| !known.contains(&name.as_str())) {
@@ -59,7 +63,8 @@ mod tests {
 
     #[test]
     fn the_function_below_a_mark_is_found() {
-        let source = format!("#[tokio::test]\n{MARK}\nasync fn a() {{}}\nfn b() {{}}\n{MARK}\n#[test]\nfn c() {{}}");
+        let source =
+            format!("#[tokio::test]\n{MARK}\nasync fn a() {{}}\nfn b() {{}}\n{MARK}\n#[test]\nfn c() {{}}");
         assert_eq!(marked_in(&source).collect::<Vec<_>>(), ["a", "c"]);
     }
 }
