@@ -8,6 +8,8 @@ use crate::broker::{Answer, Refusal};
 
 /// Room for the largest message, each of whose bytes takes three in a form.
 const FORM_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// More than any form has. An empty field takes two bytes in a form, and many more here.
+const FIELDS_MAX: usize = 16;
 
 /// The fields in their original order.
 pub(super) struct Fields(Vec<(String, String)>);
@@ -15,10 +17,14 @@ pub(super) struct Fields(Vec<(String, String)>);
 impl Fields {
     /// Reads the body of a form.
     pub(super) async fn read(body: Body) -> Answer<Self> {
-        match axum::body::to_bytes(body, FORM_BYTES_MAX).await {
-            Ok(form) => Ok(Self::parse(&form)),
-            Err(_) => Err(Refusal::invalid(format!("A form has at most {FORM_BYTES_MAX} bytes."))),
+        let form = axum::body::to_bytes(body, FORM_BYTES_MAX)
+            .await
+            .map_err(|_| Refusal::invalid(format!("A form has at most {FORM_BYTES_MAX} bytes.")))?;
+        let fields = Self::parse(&form);
+        if fields.0.len() > FIELDS_MAX {
+            return Err(Refusal::invalid(format!("A form has at most {FIELDS_MAX} fields.")));
         }
+        Ok(fields)
     }
 
     /// Reads the query of an address.
@@ -36,13 +42,14 @@ impl Fields {
         self.text(name).replace("\r\n", "\n")
     }
 
+    /// Reads as many fields as there may be, and one more that tells if there are too many.
     fn parse(form: &[u8]) -> Self {
         let fields = form.split(|byte| *byte == b'&').filter(|field| !field.is_empty()).map(|field| {
             let equals = field.iter().position(|byte| *byte == b'=').unwrap_or(field.len());
             let (name, value) = field.split_at(equals);
             (decoded(name), decoded(value.strip_prefix(b"=").unwrap_or_default()))
         });
-        Self(fields.collect())
+        Self(fields.take(FIELDS_MAX + 1).collect())
     }
 }
 
@@ -62,5 +69,14 @@ mod tests {
         assert_eq!(fields.lines("data"), "a + b\n\u{e4}");
         assert_eq!([fields.text("empty"), fields.text("none"), fields.text("other")], ["", "", ""]);
         assert_eq!(Fields::of(&"/admin/topic?name=a%26b=c".parse().unwrap()).text("name"), "a&b=c");
+    }
+
+    #[tokio::test]
+    async fn a_form_of_many_fields_is_refused_and_not_read_to_its_end() {
+        let form = |fields: usize| "a&".repeat(fields);
+        assert!(Fields::read(Body::from(form(FIELDS_MAX))).await.is_ok());
+        let refusal = Fields::read(Body::from(form(FIELDS_MAX + 1))).await.err();
+        assert!(refusal.is_some_and(|refusal| refusal.message.contains("at most 16 fields")));
+        assert_eq!(Fields::parse(form(1_000_000).as_bytes()).0.len(), FIELDS_MAX + 1);
     }
 }

@@ -11,6 +11,9 @@ use crate::broker::{Answer, Refusal};
 /// Enum fields, whose numbers must be numbers in JSON. Everything else may be a string.
 const ENUMS: &[&str] = &["view"];
 
+/// The most dots in the name of a parameter: no field of a request is nested deeper.
+const DOTS_MAX: usize = 8;
+
 pub(super) fn assemble(bound: &Bound<'_>, query: &Query, body: &[u8]) -> Answer<Value> {
     let mut request = match bound.route.body {
         "" => Map::new(),
@@ -36,6 +39,11 @@ fn parse(body: &[u8]) -> Answer<Map<String, Value>> {
 
 /// Adds a value; a field that is given more than once becomes a list.
 fn add(request: &mut Map<String, Value>, field: &str, value: &str) -> Answer<()> {
+    if field.matches('.').count() > DOTS_MAX {
+        return Err(Refusal::invalid(format!(
+            "Invalid JSON payload received: the name of a parameter has more than {DOTS_MAX} dots."
+        )));
+    }
     let slot = field_of(request, field)?;
     let value = match value.parse::<i64>() {
         Ok(number) if ENUMS.contains(&field) => number.into(),
@@ -108,6 +116,16 @@ mod tests {
             request.unwrap(),
             json!({"topic": {"name": "projects/p", "x": 1}, "a": {"b": ["1", "2", "3"]}})
         );
+    }
+
+    #[test]
+    fn a_parameter_that_is_nested_deeply_is_refused() {
+        let nested = |dots| assembled("", "project", &format!("{}a=1", "a.".repeat(dots)), "");
+        assert!(nested(DOTS_MAX).is_ok());
+        for dots in [DOTS_MAX + 1, 30_000] {
+            let refusal = nested(dots).unwrap_err();
+            assert!(refusal.message.contains("more than 8 dots"), "{refusal}");
+        }
     }
 
     #[test]
