@@ -9,8 +9,12 @@ use serde::de::IgnoredAny;
 
 /// How much of a body is shown.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
-/// JSON that its indents make longer than this is shown as text.
+/// JSON that its indents make longer than this is shown as text, and so is JSON that they make much
+/// longer than it was.
 const INDENTED_BYTES_MAX: usize = 4 * BODY_BYTES_MAX;
+const INDENTED_FACTOR_MAX: usize = 8;
+/// What indents may always add.
+const INDENTS_BYTES: usize = 1024;
 const BYTES_PER_ROW: usize = 16;
 
 /// The form in which a body is shown.
@@ -59,6 +63,7 @@ fn beginning(text: &str) -> &str {
 
 /// Changes nothing but the space between the tokens of valid JSON. `None` if that takes too much.
 fn indented(json: &str) -> Option<String> {
+    let most = INDENTED_BYTES_MAX.min(INDENTED_FACTOR_MAX * json.len() + INDENTS_BYTES);
     let mut text = String::new();
     let (mut depth, mut is_opened) = (0_usize, false);
     let (mut in_string, mut in_escape) = (false, false);
@@ -87,7 +92,7 @@ fn indented(json: &str) -> Option<String> {
             ':' => text.push(' '),
             _ => {}
         }
-        if text.len() > INDENTED_BYTES_MAX {
+        if text.len() > most {
             return None;
         }
     }
@@ -157,7 +162,10 @@ mod tests {
 
     #[test]
     fn json_whose_indents_take_too_much_is_text() {
-        let nested = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
-        assert_eq!(form_and_text(nested.as_bytes()), (BodyForm::Text, nested.clone()));
+        let nested = |depth: usize, inner: &str| format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
+        for deep in [nested(20_000, ""), nested(100, &format!("{}1", "1,".repeat(500)))] {
+            assert_eq!(form_and_text(deep.as_bytes()), (BodyForm::Text, deep.clone()));
+        }
+        assert_eq!(form_and_text(nested(10, "1,1,1").as_bytes()).0, BodyForm::Json);
     }
 }

@@ -2,13 +2,15 @@
 const title = document.title;
 const pause = document.getElementById("pause");
 let paused = false;
+let asking = false;
 pause.hidden = false;
 pause.addEventListener("click", () => {
   paused = !paused;
   pause.textContent = paused ? "Continue" : "Pause";
 });
 setInterval(async () => {
-  if (paused || document.hidden || !getSelection().isCollapsed) return;
+  if (asking || paused || document.hidden || !getSelection().isCollapsed) return;
+  asking = true;
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" } });
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -20,5 +22,7 @@ setInterval(async () => {
     }
   } catch {
     document.title = title + " (away)";
+  } finally {
+    asking = false;
   }
 }, 2000);

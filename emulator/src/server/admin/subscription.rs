@@ -21,8 +21,9 @@ use crate::broker::{
 /// How many messages a page has unless its address says otherwise, and at most.
 const MESSAGES: usize = 50;
 const MESSAGES_MAX: usize = 200;
-/// A page ends with the message that reaches this size.
-const PAGE_BYTES: usize = 2 * 1024 * 1024;
+/// A page ends with the message that reaches this size, as sent or as written, which may be several
+/// times longer.
+pub(super) const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 pub(super) async fn show(State(admin): State<Admin>, uri: Uri) -> Response<Body> {
     let fields = Fields::of(&uri);
@@ -106,13 +107,19 @@ fn messages(contents: &SubscriptionContents, query: &MessageQuery) -> String {
         "<section><h2>Messages <small>{} not acknowledged, {} acknowledged and kept</small></h2>",
         figures.backlog, figures.acked_retained
     );
-    for view in &contents.page.messages {
+    let mut next = contents.page.next;
+    let mut views = contents.page.messages.iter();
+    while let Some(view) = views.next() {
         message(&mut section, contents, view);
+        if section.len() >= PAGE_BYTES && !views.as_slice().is_empty() {
+            next = Some(view.place);
+            break;
+        }
     }
     if contents.page.messages.is_empty() {
         section.push_str("<p>None here.</p>");
     }
-    links(&mut section, contents, query);
+    links(&mut section, contents, query, next);
     section.push_str("</section>\n");
     section
 }
@@ -152,8 +159,8 @@ fn held_by(contents: &SubscriptionContents, holder: Holder) -> String {
     }
 }
 
-/// Links to other pages of the list.
-fn links(section: &mut String, contents: &SubscriptionContents, query: &MessageQuery) {
+/// Links to other pages of the list; the next one begins after `next`.
+fn links(section: &mut String, contents: &SubscriptionContents, query: &MessageQuery, next: Option<Place>) {
     let base = address(SUBSCRIPTION, &contents.config.name);
     let list = format!("{base}&limit={}", query.size.messages);
     let acknowledged = if query.acknowledged { "&acknowledged=1" } else { "" };
@@ -161,7 +168,7 @@ fn links(section: &mut String, contents: &SubscriptionContents, query: &MessageQ
     if query.after.is_some() {
         links.push((format!("{list}{acknowledged}"), "From the oldest"));
     }
-    if let Some(next) = contents.page.next {
+    if let Some(next) = next {
         links.push((format!("{list}{acknowledged}&after={}", encoded(&next.to_string())), "Next page"));
     }
     if query.acknowledged {

@@ -11,7 +11,7 @@ use super::fields::Fields;
 use super::forms::{folded, notice, publish_form};
 use super::html::{self, TOPIC, address};
 use super::page::subscriptions;
-use super::subscription::{page_size, snapshots, write_links};
+use super::subscription::{PAGE_BYTES, page_size, snapshots, write_links};
 use crate::broker::{PageSize, Refusal, TopicContents};
 
 pub(super) async fn show(State(admin): State<Admin>, uri: Uri) -> Response<Body> {
@@ -50,8 +50,14 @@ fn messages(contents: &TopicContents, after: u64, size: PageSize) -> String {
         None => "the topic keeps none itself".to_owned(),
     };
     let mut section = format!("<section><h2>Messages <small>{}, {kept_for}</small></h2>", contents.retained);
-    for message in &contents.messages {
+    let mut next = contents.next;
+    let mut messages = contents.messages.iter();
+    while let Some(message) = messages.next() {
         card(&mut section, message, &[], "");
+        if section.len() >= PAGE_BYTES && !messages.as_slice().is_empty() {
+            next = Some(message.id);
+            break;
+        }
     }
     if contents.messages.is_empty() {
         section.push_str("<p>None here.</p>");
@@ -61,7 +67,7 @@ fn messages(contents: &TopicContents, after: u64, size: PageSize) -> String {
     if after > 0 {
         links.push((list.clone(), "From the oldest"));
     }
-    if let Some(next) = contents.next {
+    if let Some(next) = next {
         links.push((format!("{list}&after={next}"), "Next page"));
     }
     write_links(&mut section, &links);
