@@ -31,10 +31,8 @@ impl Delivery {
 
     /// Makes a new or acknowledged message pending.
     pub(super) fn make_pending(&mut self, at: u32, not_before: Time, ahead: bool) {
-        let slot = &self.slots[at];
-        self.tally.pending += 1;
-        self.tally.bytes += slot.size as usize;
-        if self.settings.ordering && !slot.message.ordering_key.is_empty() {
+        self.count(at);
+        if self.settings.ordering && !self.slots[at].message.ordering_key.is_empty() {
             self.line_up(at, not_before, ahead);
         } else if not_before > self.latest {
             self.make_waiting(at, not_before);

@@ -104,8 +104,7 @@ impl Delivery {
     /// Hands a message over as dead; here it counts as acknowledged from now on.
     fn dead_letter(&mut self, at: u32, attempts: u32) {
         self.dead.push(DeadLetter { message: Arc::clone(&self.slots[at].message), attempts });
-        self.tally.pending -= 1;
-        self.tally.bytes -= self.slots[at].size as usize;
+        self.discount(at);
         self.slots[at].state = State::Free;
         if self.slots[at].key != NONE {
             self.leave_line(at);

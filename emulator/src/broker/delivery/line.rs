@@ -55,10 +55,7 @@ impl Delivery {
         while later != NONE {
             match self.slots[later].state {
                 State::Leased { .. } => self.end_lease(later),
-                State::Done => {
-                    self.tally.pending += 1;
-                    self.tally.bytes += self.slots[later].size as usize;
-                }
+                State::Done => self.count(later),
                 State::Queued { .. } => break,
                 State::Free | State::Ready { .. } | State::Waiting { .. } | State::Kept => {
                     unreachable!("in a line are only queued, leased and done messages")
@@ -115,7 +112,7 @@ impl Delivery {
 
     /// The wait for the key's next message is over.
     pub(super) fn time_is_up(&mut self, key: u32) {
-        self.keys[key].availability = Availability::Idle;
+        self.detach(key);
         self.refresh_key(key);
     }
 
@@ -205,8 +202,13 @@ impl Delivery {
 
     fn attach(&mut self, key: u32, first: bool) {
         let list = match self.keys[key].availability {
-            Availability::Idle | Availability::Blocked => return,
+            Availability::Idle => return,
+            Availability::Blocked => {
+                self.tally.blocked_keys += 1;
+                return;
+            }
             Availability::Waiting(until) => {
+                self.tally.blocked_keys += 1;
                 self.timers.insert((until, Timer::Key(key)));
                 return;
             }
@@ -228,8 +230,12 @@ impl Delivery {
     fn detach(&mut self, key: u32) {
         let availability = std::mem::replace(&mut self.keys[key].availability, Availability::Idle);
         match availability {
-            Availability::Idle | Availability::Blocked => {}
-            Availability::Waiting(until) => self.forget_timer(until, Timer::Key(key)),
+            Availability::Idle => {}
+            Availability::Blocked => self.tally.blocked_keys -= 1,
+            Availability::Waiting(until) => {
+                self.tally.blocked_keys -= 1;
+                self.forget_timer(until, Timer::Key(key));
+            }
             Availability::Ready => self.keys.ready.remove(&mut self.keys.items, (), key),
             Availability::Session => self.keys.session.remove(&mut self.keys.items, (), key),
             Availability::Stream(stream) => {

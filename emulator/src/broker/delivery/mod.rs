@@ -45,7 +45,7 @@ mod vocabulary;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use key::{Availability, Keys};
+use key::Keys;
 use list::List;
 use slot::Slots;
 use take::Rotation;
@@ -121,6 +121,10 @@ struct Tally {
     bytes: usize,
     leased: usize,
     kept: usize,
+    /// The oldest pending message.
+    oldest: Option<u32>,
+    /// The keys whose next message can't be handed out yet.
+    blocked_keys: usize,
 }
 
 impl Delivery {
@@ -225,25 +229,41 @@ impl Delivery {
         }
     }
 
-    /// Its current figures.
+    /// Its current figures, which are counted as they change: nothing is walked through.
     pub(crate) fn figures(&self, now: Time) -> Figures {
-        let blocked = |key: &u32| {
-            matches!(self.keys[*key].availability, Availability::Waiting(_) | Availability::Blocked)
-        };
         Figures {
             backlog: self.tally.pending,
             leased: self.tally.leased,
             waiting: self.timers.len(),
             acked_retained: self.tally.kept,
             bytes: self.tally.bytes,
-            oldest_unacked: self.pending().next().map(|at| now.since(self.slots[at].message.published)),
-            ordering_keys_blocked: self.keys.in_use().filter(blocked).count(),
+            oldest_unacked: self.tally.oldest.map(|at| now.since(self.slots[at].message.published)),
+            ordering_keys_blocked: self.tally.blocked_keys,
         }
     }
 
     /// The messages that are not acknowledged, the oldest first.
     fn pending(&self) -> impl Iterator<Item = u32> {
         self.all().filter(|at| self.slots[*at].is_pending())
+    }
+
+    /// Counts a message that is pending from now on.
+    fn count(&mut self, at: u32) {
+        self.tally.pending += 1;
+        self.tally.bytes += self.slots[at].size as usize;
+        let order = self.slots[at].order();
+        if self.tally.oldest.is_none_or(|oldest| order < self.slots[oldest].order()) {
+            self.tally.oldest = Some(at);
+        }
+    }
+
+    /// Stops counting a message that is no longer pending, but still in its place by age.
+    fn discount(&mut self, at: u32) {
+        self.tally.pending -= 1;
+        self.tally.bytes -= self.slots[at].size as usize;
+        if self.tally.oldest == Some(at) {
+            self.tally.oldest = self.since(at).skip(1).find(|later| self.slots[*later].is_pending());
+        }
     }
 
     fn forget_timer(&mut self, time: Time, timer: Timer) {

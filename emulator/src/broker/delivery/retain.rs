@@ -64,8 +64,12 @@ impl Delivery {
 
     /// All messages, the oldest first.
     pub(super) fn all(&self) -> impl Iterator<Item = u32> {
-        let first = (!self.age.is_empty()).then_some(self.age.head);
-        std::iter::successors(first, |at| {
+        self.since(self.age.head)
+    }
+
+    /// This message and all after it by age; none if it is [`NONE`].
+    pub(super) fn since(&self, at: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors((at != NONE).then_some(at), |at| {
             Some(self.slots[*at].after(Lane::Age)).filter(|after| *after != NONE)
         })
     }
@@ -112,11 +116,9 @@ impl Delivery {
 
     /// Removes a message from its current state, but not from its key's line.
     pub(super) fn withdraw(&mut self, at: u32) {
-        let slot = &self.slots[at];
-        let (state, size) = (slot.state, slot.size as usize);
-        if slot.is_pending() {
-            self.tally.pending -= 1;
-            self.tally.bytes -= size;
+        let state = self.slots[at].state;
+        if self.slots[at].is_pending() {
+            self.discount(at);
         }
         match state {
             State::Ready { ahead } => {

@@ -212,6 +212,23 @@ fn expired_messages_are_removed_in_any_state() {
 }
 
 #[test]
+fn the_oldest_message_is_the_oldest_that_is_not_acknowledged() {
+    let mut bench = Bench::new(Settings { retain_acked: true, ..settings() });
+    for _ in 0..3 {
+        bench.publish(&[""]);
+        bench.now = bench.now + secs(1);
+    }
+    let oldest = |bench: &Bench| bench.delivery.figures(bench.now).oldest_unacked;
+    let taken = bench.take(A, 3);
+    for (number, left) in [(1, Some(3)), (0, Some(1)), (2, None)] {
+        bench.ack(&taken[number]);
+        assert_eq!(oldest(&bench), left.map(secs), "after message {number}");
+    }
+    bench.delivery.seek_to_time(bench.now, Time::default());
+    assert_eq!(oldest(&bench), Some(secs(3)));
+}
+
+#[test]
 fn figures_count_messages_by_state() {
     let mut bench = Bench::new(Settings { retain_acked: true, retry: retry(60, 60), ..settings() });
     bench.publish(&["", "", "", ""]);

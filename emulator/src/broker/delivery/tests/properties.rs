@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::super::key::Availability;
 use super::super::list::{List, NONE};
 use super::super::slot::{Lane, State};
 use super::super::{Contents, MessageQuery, PageSize, Place, PlaceResult};
@@ -282,6 +283,12 @@ fn add_up(bench: &Bench) {
     assert_eq!((figures.backlog, figures.bytes), (pending.len(), bytes));
     assert_eq!(figures.leased, count(|state| matches!(state, State::Leased { .. })));
     assert_eq!(figures.acked_retained, count(|state| *state == State::Kept));
+    let oldest = pending.first().map(|slot| bench.now.since(slot.message.published));
+    let is_blocked = |key: &u32| {
+        matches!(delivery.keys[*key].availability, Availability::Waiting(_) | Availability::Blocked)
+    };
+    let blocked = delivery.keys.in_use().filter(is_blocked).count();
+    assert_eq!((figures.oldest_unacked, figures.ordering_keys_blocked), (oldest, blocked));
     listed_once(delivery);
 }
 
