@@ -12,11 +12,12 @@ use super::delivery::{
     COUNTED_BYTES_MAX, MessagePage, MessageQuery, MessageState, PageSize, Place, PlaceResult,
 };
 use super::overview::SnapshotOverview;
-use super::{Answer, Broker, Holder, Message, Name, Refusal, StreamId, SubscriptionOverview, Time};
+use super::topics::Topic;
+use super::{Answer, Broker, Holder, Message, Refusal, StreamId, SubscriptionOverview, Time};
 use crate::proto::pubsub;
 
-/// The most snapshots that are listed with a subscription or a topic.
-const SNAPSHOTS_MAX: usize = 500;
+/// The most subscriptions and snapshots that are listed with a subscription or a topic.
+pub(crate) const LISTED_MAX: usize = 500;
 
 /// A subscription and a page of its messages.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct SubscriptionContents {
     pub overview: SubscriptionOverview,
     /// The snapshots of its topic, at most 500.
     pub snapshots: Vec<SnapshotOverview>,
+    /// How many snapshots its topic has.
+    pub snapshot_count: usize,
     /// The page.
     pub page: MessagePage,
     /// The client ids of the streams that hold messages of the page.
@@ -38,10 +41,14 @@ pub struct SubscriptionContents {
 pub struct TopicContents {
     /// Its configuration.
     pub config: pubsub::Topic,
-    /// The subscriptions that it feeds.
+    /// The subscriptions that it feeds, at most 500.
     pub subscriptions: Vec<SubscriptionOverview>,
+    /// How many subscriptions it feeds.
+    pub subscription_count: usize,
     /// Its snapshots, at most 500.
     pub snapshots: Vec<SnapshotOverview>,
+    /// How many snapshots it has.
+    pub snapshot_count: usize,
     /// How many messages it keeps.
     pub retained: usize,
     /// The page, the oldest first.
@@ -79,11 +86,13 @@ impl Broker {
         });
         let clients = holders.filter_map(|stream| Some((stream, self.client_id(stream)?.to_owned())));
         let clients = clients.collect();
-        let names = self.feeding(found).into_iter().flat_map(|topic| &topic.snapshots);
+        let (snapshots, snapshot_count) =
+            self.feeding(found).map(|topic| self.snapshots_of(topic)).unwrap_or_default();
         Ok(SubscriptionContents {
             config: found.config.clone(),
             overview: self.subscription_overview(now, found),
-            snapshots: self.snapshots_of(names),
+            snapshots,
+            snapshot_count,
             page,
             clients,
         })
@@ -100,6 +109,8 @@ impl Broker {
     ) -> Answer<TopicContents> {
         let found = self.topic("topic", topic)?;
         let subscriptions = found.subscriptions.iter().filter_map(|name| self.subscriptions.get(name));
+        let subscriptions = subscriptions.take(LISTED_MAX).map(|found| self.subscription_overview(now, found));
+        let (snapshots, snapshot_count) = self.snapshots_of(found);
         let mut messages: Vec<Arc<Message>> = Vec::new();
         let (mut bytes, mut next) = (0, None);
         for message in found.kept_after(after) {
@@ -112,8 +123,10 @@ impl Broker {
         }
         Ok(TopicContents {
             config: found.config.clone(),
-            subscriptions: subscriptions.map(|found| self.subscription_overview(now, found)).collect(),
-            snapshots: self.snapshots_of(found.snapshots.iter()),
+            subscriptions: subscriptions.collect(),
+            subscription_count: found.subscriptions.len(),
+            snapshots,
+            snapshot_count,
             retained: found.kept(),
             messages,
             next,
@@ -140,8 +153,9 @@ impl Broker {
         }
     }
 
-    fn snapshots_of<'names>(&self, names: impl Iterator<Item = &'names Name>) -> Vec<SnapshotOverview> {
-        let found = names.filter_map(|name| self.snapshots.get(name));
-        found.take(SNAPSHOTS_MAX).map(SnapshotOverview::of).collect()
+    /// The first snapshots of a topic, and how many it has.
+    fn snapshots_of(&self, topic: &Topic) -> (Vec<SnapshotOverview>, usize) {
+        let found = topic.snapshots.iter().filter_map(|name| self.snapshots.get(name));
+        (found.take(LISTED_MAX).map(SnapshotOverview::of).collect(), topic.snapshots.len())
     }
 }

@@ -23,6 +23,15 @@ pub struct Overview {
     pub not_carried_out: Vec<StoredSetting>,
 }
 
+/// How much there is in the broker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    pub(crate) topics: usize,
+    pub(crate) subscriptions: usize,
+    /// The messages that are not acknowledged, in all subscriptions.
+    pub(crate) backlog: usize,
+}
+
 /// A topic.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct TopicOverview {
@@ -92,6 +101,15 @@ impl Broker {
             snapshots: snapshots.collect(),
             streams: self.stream_overviews(),
             not_carried_out: self.not_carried_out(),
+        }
+    }
+
+    /// Returns how much there is, which takes less time than the figures of everything.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            topics: self.topics.len(),
+            subscriptions: self.subscriptions.len(),
+            backlog: self.subscriptions.values().map(|subscription| subscription.delivery.backlog()).sum(),
         }
     }
 

@@ -205,6 +205,11 @@ impl Delivery {
             || self.streams.values().any(|load| !load.closed && !load.keys.is_empty())
     }
 
+    /// How many messages are not acknowledged.
+    pub(crate) fn backlog(&self) -> usize {
+        self.tally.pending
+    }
+
     /// How many messages no one holds, including those whose time has not come.
     pub(crate) fn at_hand(&self) -> usize {
         self.tally.pending.saturating_sub(self.tally.leased)

@@ -215,3 +215,20 @@ fn a_topic_shows_what_it_keeps_page_by_page() {
     assert_eq!((other.retained, other.subscriptions.len()), (0, 1));
     assert_eq!(other.subscriptions[0].name, OTHER);
 }
+
+#[test]
+fn what_is_not_listed_with_a_topic_is_counted() {
+    let mut world = world(subscription());
+    for number in 0..600 {
+        world.subscribe(another(&format!("more-{number}")));
+        world.snapshot(&format!("projects/p/snapshots/at-{number}"), SUBSCRIPTION).unwrap();
+    }
+    let contents = world.broker.messages(world.now, SUBSCRIPTION, &query(10, None)).unwrap();
+    assert_eq!((contents.snapshots.len(), contents.snapshot_count), (500, 600));
+    let size = PageSize { messages: 2, bytes: 1_000 };
+    let topic = world.broker.topic_contents(world.now, TOPIC, 0, size).unwrap();
+    assert_eq!((topic.snapshots.len(), topic.snapshot_count), (500, 600));
+    assert_eq!((topic.subscriptions.len(), topic.subscription_count), (500, 601));
+    let other = world.broker.topic_contents(world.now, OTHER_TOPIC, 0, size).unwrap();
+    assert_eq!((other.snapshot_count, other.subscription_count), (0, 1));
+}

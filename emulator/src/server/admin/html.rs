@@ -14,7 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::broker::Refusal;
+use crate::broker::{LISTED_MAX, Refusal};
 use crate::server::rest;
 
 /// The paths of the pages of single resources.
@@ -26,7 +26,7 @@ const SCRIPT: &str = include_str!("page.js");
 /// The title of the page of everything.
 pub(super) const HOME: &str = "Pub/Sub emulator";
 /// The most rows of one kind on a page; the rest is only counted.
-const ROWS_MAX: usize = 500;
+const ROWS_MAX: usize = LISTED_MAX;
 /// Characters that are encoded in the query of an address.
 const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_');
 
@@ -101,30 +101,30 @@ fn policy() -> HeaderValue {
     policy.clone()
 }
 
-/// A section with a table.
+/// A section with a table of the first items of this many.
 pub(super) fn table<T>(
     page: &mut String,
     title: &str,
     heads: &[&str],
-    all: &[T],
+    (first, count): (&[T], usize),
     write_row: impl Fn(&mut String, &T),
 ) {
-    let _infallible = write!(page, "<section><h2>{title} <small>{}</small></h2>", all.len());
-    if all.is_empty() {
+    let _infallible = write!(page, "<section><h2>{title} <small>{count}</small></h2>");
+    if first.is_empty() {
         page.push_str("<p>None yet.</p></section>\n");
         return;
     }
     let heads: Vec<String> = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
     let _infallible =
         writeln!(page, "<div class=\"wide\"><table><thead><tr>{}</tr></thead><tbody>", heads.concat());
-    for item in all.iter().take(ROWS_MAX) {
+    for item in first.iter().take(ROWS_MAX) {
         page.push_str("<tr>");
         write_row(page, item);
         page.push_str("</tr>\n");
     }
     page.push_str("</tbody></table></div>");
-    if all.len() > ROWS_MAX {
-        let _infallible = write!(page, "<p>And {} more in /admin/state.</p>", all.len() - ROWS_MAX);
+    if count > ROWS_MAX {
+        let _infallible = write!(page, "<p>And {} more in /admin/state.</p>", count - ROWS_MAX);
     }
     page.push_str("</section>\n");
 }

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, Response, header};
 
 use super::Admin;
 use super::html::{self, SUBSCRIPTION, TOPIC, escaped, linked, named, number, size, spoken, table, written};
-use crate::broker::{Faults, Overview, PushFigures, SubscriptionOverview};
+use crate::broker::{Counts, Faults, Overview, PushFigures, SubscriptionOverview};
 
 /// Answers with a page, JSON or text, by what the caller accepts.
 pub(super) async fn show(state: State<Admin>, headers: HeaderMap) -> Response<Body> {
@@ -18,30 +18,26 @@ pub(super) async fn show(state: State<Admin>, headers: HeaderMap) -> Response<Bo
     if accepted.contains("application/json") && !accepted.contains("text/html") {
         return super::state(state).await;
     }
-    let (overview, faults) = state.core.with(|broker, now| (broker.overview(now), broker.faults().clone()));
-    if accepted.contains("text/html") {
-        written("text/html; charset=utf-8", page(&overview, &faults))
-    } else {
-        written("text/plain; charset=utf-8", text(&overview))
+    if !accepted.contains("text/html") {
+        return written("text/plain; charset=utf-8", text(state.core.with(|broker, _| broker.counts())));
     }
+    let (overview, faults) = state.core.with(|broker, now| (broker.overview(now), broker.faults().clone()));
+    written("text/html; charset=utf-8", page(&overview, &faults))
 }
 
 /// The first word is the answer of Google's emulator, for clients that check whether it is running.
-fn text(overview: &Overview) -> String {
-    let waiting: usize =
-        overview.subscriptions.iter().map(|subscription| subscription.messages.backlog).sum();
+/// The second line is what `pubsub-emulator health` knows this emulator by.
+fn text(Counts { topics, subscriptions, backlog }: Counts) -> String {
     format!(
-        "Ok\n{} topics, {} subscriptions, {waiting} messages not acknowledged.\nGET /admin/state has everything as \
-         JSON; a browser gets a page here.\n",
-        overview.topics.len(),
-        overview.subscriptions.len()
+        "Ok\n{topics} topics, {subscriptions} subscriptions, {backlog} messages not acknowledged.\nGET /admin/state has \
+         everything as JSON; a browser gets a page here.\n"
     )
 }
 
 fn page(overview: &Overview, faults: &Faults) -> String {
     let mut live = String::new();
     faults_in_force(&mut live, faults);
-    subscriptions(&mut live, "Subscriptions", &overview.subscriptions);
+    subscriptions(&mut live, "Subscriptions", all(&overview.subscriptions));
     topics(&mut live, overview);
     snapshots(&mut live, overview);
     streams(&mut live, overview);
@@ -65,8 +61,13 @@ fn faults_in_force(page: &mut String, faults: &Faults) {
     }
 }
 
-/// A table of subscriptions, whose names lead to their messages.
-pub(super) fn subscriptions(page: &mut String, title: &str, all: &[SubscriptionOverview]) {
+/// All items, and how many they are.
+fn all<T>(items: &[T]) -> (&[T], usize) {
+    (items, items.len())
+}
+
+/// A table of the first of this many subscriptions, whose names lead to their messages.
+pub(super) fn subscriptions(page: &mut String, title: &str, listed: (&[SubscriptionOverview], usize)) {
     let heads = [
         "Subscription",
         "Topic",
@@ -78,7 +79,7 @@ pub(super) fn subscriptions(page: &mut String, title: &str, all: &[SubscriptionO
         "Size",
         "Delivery",
     ];
-    table(page, title, &heads, all, |row, subscription| {
+    table(page, title, &heads, listed, |row, subscription| {
         let SubscriptionOverview { name, topic, push, detached, messages, .. } = subscription;
         let oldest = messages.oldest_unacked.map(spoken).unwrap_or_default();
         linked(row, SUBSCRIPTION, name);
@@ -111,7 +112,7 @@ fn pushes(push: &PushFigures) -> String {
 
 fn topics(page: &mut String, overview: &Overview) {
     let heads = ["Topic", "Subscriptions", "Snapshots", "Messages kept"];
-    table(page, "Topics", &heads, &overview.topics, |row, topic| {
+    table(page, "Topics", &heads, all(&overview.topics), |row, topic| {
         linked(row, TOPIC, &topic.name);
         for count in [topic.subscriptions, topic.snapshots, topic.retained] {
             number(row, &count);
@@ -123,7 +124,8 @@ fn snapshots(page: &mut String, overview: &Overview) {
     if overview.snapshots.is_empty() {
         return;
     }
-    table(page, "Snapshots", &["Snapshot", "Topic", "Messages"], &overview.snapshots, |row, snapshot| {
+    let heads = ["Snapshot", "Topic", "Messages"];
+    table(page, "Snapshots", &heads, all(&overview.snapshots), |row, snapshot| {
         named(row, &snapshot.name);
         linked(row, TOPIC, &snapshot.topic);
         number(row, &snapshot.messages);
@@ -135,7 +137,7 @@ fn streams(page: &mut String, overview: &Overview) {
         return;
     }
     let heads = ["Subscription", "Client", "Messages held", "Size"];
-    table(page, "Open streaming pulls", &heads, &overview.streams, |row, stream| {
+    table(page, "Open streaming pulls", &heads, all(&overview.streams), |row, stream| {
         linked(row, SUBSCRIPTION, &stream.subscription);
         let _infallible = write!(row, "<td>{}</td>", escaped(&stream.client_id));
         number(row, &stream.messages);

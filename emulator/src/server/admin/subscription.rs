@@ -49,16 +49,17 @@ pub(super) fn page_size(fields: &Fields) -> PageSize {
     PageSize { messages: messages.clamp(1, MESSAGES_MAX), bytes: PAGE_BYTES }
 }
 
-/// The snapshots of a topic. `button` says what the form in each row does, if there is any.
+/// The first of this many snapshots of a topic. `button` says what the form in each row does, if
+/// there is any.
 pub(super) fn snapshots(
     page: &mut String,
-    all: &[SnapshotOverview],
+    listed: (&[SnapshotOverview], usize),
     button: impl Fn(&SnapshotOverview) -> String,
 ) {
-    if all.is_empty() {
+    if listed.0.is_empty() {
         return;
     }
-    table(page, "Snapshots of the topic", &["Snapshot", "Messages", ""], all, |row, snapshot| {
+    table(page, "Snapshots of the topic", &["Snapshot", "Messages", ""], listed, |row, snapshot| {
         named(row, &snapshot.name);
         number(row, &snapshot.messages);
         let _infallible = write!(row, "<td>{}</td>", button(snapshot));
@@ -69,8 +70,8 @@ fn page(now: Time, contents: &SubscriptionContents, query: &MessageQuery, fields
     let name = contents.config.name.as_str();
     let fixed = format!("{}{}", notice(fields), actions(now, contents));
     let mut figures = String::new();
-    subscriptions(&mut figures, "Subscription", std::slice::from_ref(&contents.overview));
-    snapshots(&mut figures, &contents.snapshots, |snapshot| {
+    subscriptions(&mut figures, "Subscription", (std::slice::from_ref(&contents.overview), 1));
+    snapshots(&mut figures, (&contents.snapshots, contents.snapshot_count), |snapshot| {
         form("seek", &[("subscription", name), ("snapshot", snapshot.name.as_str())], "", "Seek to it")
     });
     let messages = messages(contents, query);

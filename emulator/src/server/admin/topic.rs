@@ -37,8 +37,9 @@ fn page(contents: &TopicContents, after: u64, size: PageSize, fields: &Fields) -
     let publish = folded("Publish", &publish_form(name, ""));
     let fixed = format!("{}<section class=\"actions\">{publish}</section>", notice(fields));
     let mut figures = String::new();
-    subscriptions(&mut figures, "Subscriptions", &contents.subscriptions);
-    snapshots(&mut figures, &contents.snapshots, |_| String::new());
+    let fed = (contents.subscriptions.as_slice(), contents.subscription_count);
+    subscriptions(&mut figures, "Subscriptions", fed);
+    snapshots(&mut figures, (&contents.snapshots, contents.snapshot_count), |_| String::new());
     let messages = messages(contents, after, size);
     let live = [("figures", figures.as_str()), ("messages", messages.as_str())];
     html::document(name.rsplit('/').next().unwrap_or(name), &fixed, &live)
