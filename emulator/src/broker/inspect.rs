@@ -108,8 +108,8 @@ impl Broker {
         size: PageSize,
     ) -> Answer<TopicContents> {
         let found = self.topic("topic", topic)?;
-        let subscriptions = found.subscriptions.iter().filter_map(|name| self.subscriptions.get(name));
-        let subscriptions = subscriptions.take(LISTED_MAX).map(|found| self.subscription_overview(now, found));
+        let listed = found.subscriptions.iter().filter_map(|name| self.subscriptions.get(name));
+        let subscriptions = listed.take(LISTED_MAX).map(|found| self.subscription_overview(now, found));
         let (snapshots, snapshot_count) = self.snapshots_of(found);
         let mut messages: Vec<Arc<Message>> = Vec::new();
         let (mut bytes, mut next) = (0, None);

@@ -29,8 +29,8 @@ pub(super) async fn show(state: State<Admin>, headers: HeaderMap) -> Response<Bo
 /// The second line is what `pubsub-emulator health` knows this emulator by.
 fn text(Counts { topics, subscriptions, backlog }: Counts) -> String {
     format!(
-        "Ok\n{topics} topics, {subscriptions} subscriptions, {backlog} messages not acknowledged.\nGET /admin/state has \
-         everything as JSON; a browser gets a page here.\n"
+        "Ok\n{topics} topics, {subscriptions} subscriptions, {backlog} messages not acknowledged.\n\
+         GET /admin/state has everything as JSON; a browser gets a page here.\n"
     )
 }
 

@@ -71,7 +71,8 @@ fn page(now: Time, contents: &SubscriptionContents, query: &MessageQuery, fields
     let fixed = format!("{}{}", notice(fields), actions(now, contents));
     let mut figures = String::new();
     subscriptions(&mut figures, "Subscription", (std::slice::from_ref(&contents.overview), 1));
-    snapshots(&mut figures, (&contents.snapshots, contents.snapshot_count), |snapshot| {
+    let listed = (contents.snapshots.as_slice(), contents.snapshot_count);
+    snapshots(&mut figures, listed, |snapshot| {
         form("seek", &[("subscription", name), ("snapshot", snapshot.name.as_str())], "", "Seek to it")
     });
     let messages = messages(contents, query);

@@ -39,7 +39,7 @@ fn page(contents: &TopicContents, after: u64, size: PageSize, fields: &Fields) -
     let mut figures = String::new();
     let fed = (contents.subscriptions.as_slice(), contents.subscription_count);
     subscriptions(&mut figures, "Subscriptions", fed);
-    snapshots(&mut figures, (&contents.snapshots, contents.snapshot_count), |_| String::new());
+    snapshots(&mut figures, (contents.snapshots.as_slice(), contents.snapshot_count), |_| String::new());
     let messages = messages(contents, after, size);
     let live = [("figures", figures.as_str()), ("messages", messages.as_str())];
     html::document(name.rsplit('/').next().unwrap_or(name), &fixed, &live)
