@@ -19,11 +19,13 @@ use crate::proto::pubsub::{
 const KMS_KEY: &str = "projects/*/locations/*/keyRings/*/cryptoKeys/*";
 const BIGTABLE_TABLE: &str = "projects/*/instances/*/tables/*";
 const BIGQUERY_TABLE: &str = "PROJECT.DATASET.TABLE";
-const BUCKET: &str = "lower-case letters, digits, '-', '_' and '.', without gs://";
+const BUCKET: &str = "3 to 222 lower-case letters, digits, '-', '_' and '.', without gs://";
 
+const SHORTEST_BUCKET: usize = 3;
 const LONGEST_BUCKET: usize = 222;
 const SHORTEST_FILE: Duration = Duration::from_secs(60);
 const LONGEST_FILE: Duration = Duration::from_secs(600);
+const DEFAULT_FILE: Duration = Duration::from_secs(300);
 const SMALLEST_FILE: i64 = 1_000;
 const LARGEST_FILE: i64 = 10 << 30;
 const FEWEST_MESSAGES: i64 = 1_000;
@@ -96,9 +98,9 @@ fn complete_cloud_storage(config: &mut CloudStorageConfig) -> Answer<()> {
     if config.filename_suffix.ends_with('/') {
         return Err(limits::bad_argument("cloud_storage_config.filename_suffix"));
     }
-    if let Some(duration) = &config.max_duration {
-        limits::duration("max_duration", duration, SHORTEST_FILE, LONGEST_FILE)?;
-    }
+    // Not compared with the ack deadline: published configurations have both defaults.
+    let duration = config.max_duration.get_or_insert_with(|| limits::proto_duration(DEFAULT_FILE));
+    limits::duration("max_duration", duration, SHORTEST_FILE, LONGEST_FILE)?;
     // Zero is not set.
     match config.max_bytes {
         0 | SMALLEST_FILE..=LARGEST_FILE => {}
@@ -209,7 +211,7 @@ fn is_bigquery_table(name: &str) -> bool {
 fn is_bucket(name: &str) -> bool {
     let is_letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = [name.bytes().next(), name.bytes().next_back()];
-    name.len() <= LONGEST_BUCKET
+    (SHORTEST_BUCKET..=LONGEST_BUCKET).contains(&name.len())
         && ends.into_iter().all(|end| end.is_some_and(is_letter_or_digit))
         && name.bytes().all(|byte| is_letter_or_digit(byte) || b"-_.".contains(&byte))
 }
@@ -235,13 +237,14 @@ mod tests {
         let longest = "b".repeat(LONGEST_BUCKET);
         let longer = format!("{longest}b");
         for (name, accepted) in [
-            ("b", true),
+            ("b1c", true),
+            ("bb", false),
             ("my-bucket_1.example.com", true),
             (longest.as_str(), true),
             (longer.as_str(), false),
-            ("gs://b", false),
-            ("B", false),
-            ("-b", false),
+            ("gs://bucket", false),
+            ("Bucket", false),
+            ("-bucket", false),
             ("", false),
         ] {
             assert_eq!(is_bucket(name), accepted, "{name}");
