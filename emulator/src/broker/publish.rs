@@ -116,13 +116,14 @@ fn check_message(message: &pubsub::PubsubMessage) -> Answer<()> {
     limits::at_most("ordering_key_size", message.ordering_key.len(), limits::LONGEST_ORDERING_KEY)?;
     limits::at_most("num_attributes", message.attributes.len(), limits::MOST_ATTRIBUTES)?;
     for (key, value) in &message.attributes {
+        // Before the refusal that names it.
+        limits::at_most("attribute_key_size", key.len(), limits::LONGEST_ATTRIBUTE_KEY)?;
         if key.is_empty() || is_reserved(key) {
             return Err(Refusal::invalid(format!(
                 "The request contains an attribute key that is not valid (key={key}). Attribute keys must be \
                  non-empty and must not begin with 'goog' (case-insensitive)."
             )));
         }
-        limits::at_most("attribute_key_size", key.len(), limits::LONGEST_ATTRIBUTE_KEY)?;
         limits::at_most("attribute_value_size", value.len(), limits::LONGEST_ATTRIBUTE_VALUE)?;
     }
     Ok(())

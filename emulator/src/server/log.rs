@@ -1,6 +1,7 @@
 //! A line on stderr for each request, once it has ended: what was called, and what came of it.
 //!
-//! It must never say what a message contains, nor the query, which may have a token.
+//! It must never say what a message contains, but for the key of an attribute that was refused, nor
+//! the query, which may have a token.
 
 use std::io::Write as _;
 use std::time::Instant;

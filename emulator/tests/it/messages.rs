@@ -150,6 +150,7 @@ async fn a_body_is_shown_as_json_as_text_or_as_bytes() {
     assert!(page.contains("{\n  &quot;b&quot;: 1.10,\n  &quot;a&quot;: []\n}</pre>"), "{page}");
     assert!(page.contains("<p>JSON of 17 bytes.</p>"), "{page}");
     assert!(page.contains("<dt>Ordering key</dt><dd>customer-7</dd>"), "{page}");
+    assert_eq!(page.matches("It is delivered again if an earlier message").count(), 1, "of the one key");
     assert!(page.contains("<th scope=\"row\">kind</th><td>invoice</td>"), "{page}");
     assert!(page.contains("<p>Text of 100000 bytes, of which the first 65536 are shown.</p>"));
     assert!(page.contains("4 not acknowledged, 0 acknowledged and kept"), "{page}");

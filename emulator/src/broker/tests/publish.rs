@@ -53,6 +53,7 @@ fn limits() -> Vec<(Vec<pubsub::PubsubMessage>, Option<&'static str>)> {
         (vec![with_attributes(&[("a", &"v".repeat(1_025))])], too_large("attribute_value_size")),
         (vec![with_attributes(&[(&"k".repeat(256), "v")])], None),
         (vec![with_attributes(&[(&"k".repeat(257), "v")])], too_large("attribute_key_size")),
+        (vec![with_attributes(&[(&"goog".repeat(65), "v")])], too_large("attribute_key_size")),
         (vec![attributes(100)], None),
         (vec![attributes(101)], too_large("num_attributes")),
         (vec![keyed(&"k".repeat(1_024))], None),

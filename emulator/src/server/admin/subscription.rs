@@ -144,9 +144,25 @@ fn message(section: &mut String, contents: &SubscriptionContents, view: &Message
         MessageState::Available
         | MessageState::Waiting { .. }
         | MessageState::Behind
-        | MessageState::Outstanding { .. } => form("acknowledge", &hidden, "", "Acknowledge"),
+        | MessageState::Outstanding { .. } => {
+            form("acknowledge", &hidden, warning(contents, view), "Acknowledge")
+        }
     };
     card(section, &view.message, &facts, &acknowledge);
+}
+
+/// What the acknowledgement of an ordered message does not prevent. With exactly-once delivery, it is
+/// refused as long as there are earlier ones.
+fn warning(contents: &SubscriptionContents, view: &MessageView) -> &'static str {
+    let config = &contents.config;
+    if config.enable_message_ordering
+        && !config.enable_exactly_once_delivery
+        && !view.message.ordering_key.is_empty()
+    {
+        "<p>It is delivered again if an earlier message of its ordering key is.</p>"
+    } else {
+        ""
+    }
 }
 
 fn held_by(contents: &SubscriptionContents, holder: Holder) -> String {

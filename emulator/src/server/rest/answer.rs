@@ -107,10 +107,12 @@ fn client_closed_request() -> StatusCode {
 }
 
 /// The enum fields of answers, with the numbers of their values. It only covers what this emulator
-/// answers: BigQuery exports, ingestion and schemas have more, but are not supported.
+/// answers: the states of exports and of ingestion have more values, but here are always ACTIVE, and
+/// schemas are not supported.
 const ENUMS: &[(&str, &[(&str, i32)])] = &[
     ("state", &[("ACTIVE", 1), ("RESOURCE_ERROR", 2), ("INGESTION_RESOURCE_ERROR", 2)]),
     ("logType", &[("ADMIN_READ", 1), ("DATA_WRITE", 2), ("DATA_READ", 3)]),
+    ("severity", &[("DISABLED", 1), ("DEBUG", 2), ("INFO", 3), ("WARNING", 4), ("ERROR", 5)]),
 ];
 
 /// Fields that hold users' values under users' keys.
@@ -147,11 +149,15 @@ mod tests {
             json!({"topics": [{"state": "ACTIVE", "labels": {"state": "ACTIVE"}, "name": "ACTIVE"}]});
         number_enums(&mut value);
         assert_eq!(value, json!({"topics": [{"state": 1, "labels": {"state": "ACTIVE"}, "name": "ACTIVE"}]}));
+        let mut value = json!({"platformLogsSettings": {"severity": "WARNING"}});
+        number_enums(&mut value);
+        assert_eq!(value, json!({"platformLogsSettings": {"severity": 4}}));
     }
 
     #[test]
     fn the_numbers_are_the_protos() {
         use crate::proto::google::iam::v1::audit_log_config::LogType;
+        use crate::proto::pubsub::platform_logs_settings::Severity;
         use crate::proto::pubsub::{subscription, topic};
         for (field, values) in ENUMS {
             for (name, number) in *values {
@@ -159,6 +165,7 @@ mod tests {
                     topic::State::from_str_name(name).map(i32::from),
                     subscription::State::from_str_name(name).map(i32::from),
                     LogType::from_str_name(name).map(i32::from),
+                    Severity::from_str_name(name).map(i32::from),
                 ];
                 assert!(known.contains(&Some(*number)), "{field}: {name}");
             }

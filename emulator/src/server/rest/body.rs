@@ -19,7 +19,8 @@ pub(super) async fn read(headers: &HeaderMap, body: Body) -> Answer<Bytes> {
             "The body could not be read in full ({error}); the limit is {LARGEST_REQUEST_BYTES} bytes."
         ))
     })?;
-    if is_packed { unpack(&body, LARGEST_REQUEST_BYTES).map(Bytes::from) } else { Ok(body) }
+    // Nothing is nothing, packed or not.
+    if is_packed && !body.is_empty() { unpack(&body, LARGEST_REQUEST_BYTES).map(Bytes::from) } else { Ok(body) }
 }
 
 fn is_packed(headers: &HeaderMap) -> Answer<bool> {
@@ -27,6 +28,8 @@ fn is_packed(headers: &HeaderMap) -> Answer<bool> {
         None => Ok(false),
         Some(encoding) if encoding.eq_ignore_ascii_case(b"identity") => Ok(false),
         Some(encoding) if encoding.eq_ignore_ascii_case(b"gzip") => Ok(true),
+        // The same, by RFC 9110.
+        Some(encoding) if encoding.eq_ignore_ascii_case(b"x-gzip") => Ok(true),
         Some(_) => Err(Refusal::invalid("A body over REST may be compressed with gzip only.")),
     }
 }
@@ -46,6 +49,7 @@ fn unpack(packed: &[u8], most_bytes: usize) -> Answer<Vec<u8>> {
 mod tests {
     use std::io::Write as _;
 
+    use axum::http::HeaderValue;
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
@@ -55,6 +59,17 @@ mod tests {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(text).unwrap();
         encoder.finish().unwrap()
+    }
+
+    #[tokio::test]
+    async fn gzip_has_two_names_and_an_empty_body_is_not_unpacked() {
+        for encoding in ["gzip", "GZIP", "x-gzip"] {
+            let headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, HeaderValue::from_static(encoding))]);
+            for (sent, expected) in [(packed(b"{}"), &b"{}"[..]), (Vec::new(), &b""[..])] {
+                let unpacked = read(&headers, Body::from(sent)).await;
+                assert!(unpacked.is_ok_and(|unpacked| unpacked == expected), "{encoding}");
+            }
+        }
     }
 
     #[test]
