@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::notices;
+use super::stderr;
 use super::waiting::{Bells, Waiter};
 use crate::broker::{Broker, Time};
 use crate::clock::Clock;
@@ -67,13 +67,15 @@ impl Core {
             state.alarm = due;
         }
         drop(state);
-        notices::write(&notices);
         if sooner {
             self.sooner.notify_one();
         }
         if !woken.is_empty() {
             self.bells.ring(&woken);
             self.activity.notify_one();
+        }
+        for notice in notices {
+            stderr::say(format!("pubsub-emulator: {notice}\n"));
         }
         answer
     }

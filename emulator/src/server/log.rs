@@ -3,7 +3,6 @@
 //! It must never say what a message contains, but for the key of an attribute that was refused, nor
 //! the query, which may have a token.
 
-use std::io::Write as _;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -13,7 +12,7 @@ use percent_encoding::percent_decode;
 use tonic::Code;
 
 use super::followed::followed;
-use super::rest;
+use super::{rest, stderr};
 
 /// A request that has begun; its line is written when this is dropped.
 pub(super) struct LoggedRequest {
@@ -58,9 +57,7 @@ impl LoggedRequest {
 
 impl Drop for LoggedRequest {
     fn drop(&mut self) {
-        let outcome = self.outcome.as_deref().unwrap_or("ended by the client");
-        let line = format!("{} {outcome} ({} ms)\n", self.what, self.began.elapsed().as_millis());
-        // Without stderr, there is nowhere to write it.
-        let _unheard = std::io::stderr().write_all(line.as_bytes());
+        let outcome = self.outcome.as_deref().unwrap_or("not finished");
+        stderr::say(format!("{} {outcome} ({} ms)\n", self.what, self.began.elapsed().as_millis()));
     }
 }

@@ -11,11 +11,11 @@ mod followed;
 mod grpc;
 mod listen;
 mod log;
-mod notices;
 mod origin;
 mod port;
 mod push;
 mod rest;
+mod stderr;
 mod waiting;
 
 pub(crate) use core::Core;

@@ -20,7 +20,11 @@ pub(super) async fn read(headers: &HeaderMap, body: Body) -> Answer<Bytes> {
         ))
     })?;
     // Nothing is nothing, packed or not.
-    if is_packed && !body.is_empty() { unpack(&body, LARGEST_REQUEST_BYTES).map(Bytes::from) } else { Ok(body) }
+    if is_packed && !body.is_empty() {
+        unpack(&body, LARGEST_REQUEST_BYTES).map(Bytes::from)
+    } else {
+        Ok(body)
+    }
 }
 
 fn is_packed(headers: &HeaderMap) -> Answer<bool> {
@@ -64,10 +68,11 @@ mod tests {
     #[tokio::test]
     async fn gzip_has_two_names_and_an_empty_body_is_not_unpacked() {
         for encoding in ["gzip", "GZIP", "x-gzip"] {
-            let headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, HeaderValue::from_static(encoding))]);
+            let encoding = HeaderValue::from_static(encoding);
+            let headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, encoding.clone())]);
             for (sent, expected) in [(packed(b"{}"), &b"{}"[..]), (Vec::new(), &b""[..])] {
                 let unpacked = read(&headers, Body::from(sent)).await;
-                assert!(unpacked.is_ok_and(|unpacked| unpacked == expected), "{encoding}");
+                assert!(unpacked.is_ok_and(|unpacked| unpacked == expected), "{encoding:?}");
             }
         }
     }
