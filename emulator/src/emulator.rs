@@ -79,8 +79,8 @@ impl Emulator {
     ///
     /// # Errors
     ///
-    /// If it cannot listen there, or cannot create one of its initial resources; the message says
-    /// what to do.
+    /// If it cannot listen there, cannot create one of its initial resources, or one of the allowed
+    /// origins is none; the message says what to do.
     pub async fn start(address: SocketAddr, options: Options) -> io::Result<Self> {
         let stop = CancellationToken::new();
         let core = Arc::new(Core::new(Broker::new(options.faults), options.clock, stop.clone()));

@@ -22,6 +22,7 @@ use super::cors::AllowedOrigins;
 use super::origin::Guard;
 use super::port::Port;
 use super::push::{Pushing, Tokens};
+use super::stderr;
 
 /// The most connections that are served at once. If there are more, those that have not asked
 /// anything yet are closed; beyond that, more wait to be accepted.
@@ -85,6 +86,7 @@ impl Server {
         tokens: Tokens,
         options: ServerOptions,
     ) -> io::Result<Self> {
+        let allowed_origins = AllowedOrigins::new(&options.allowed_origins)?;
         let listener = listen(address).map_err(|error| explain(address, &error))?;
         let address = listener.0.local_addr()?;
         Ok(Self {
@@ -92,7 +94,7 @@ impl Server {
             address,
             core,
             tokens: Arc::new(tokens),
-            allowed_origins: AllowedOrigins::new(options.allowed_origins),
+            allowed_origins,
             logs_requests: options.logs_requests,
             most_connections: MOST_CONNECTIONS,
         })
@@ -126,6 +128,7 @@ impl Server {
         drop(self.listener);
         tasks.close();
         tasks.wait().await;
+        stderr::written().await;
     }
 
     /// The next connection, once there is a permit for it; `None` once the core is stopped.

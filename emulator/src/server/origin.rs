@@ -109,7 +109,7 @@ mod tests {
     fn a_page_of_an_allowed_origin_changes_something_but_by_no_name_that_is_not_ours() {
         let origin = "https://ui.example";
         for allowed in [origin, "*"] {
-            let allowed = AllowedOrigins::new(vec![allowed.to_owned()]);
+            let allowed = AllowedOrigins::new(&[allowed.to_owned()]).unwrap();
             let guard = Guard { is_loopback: true, allowed };
             let refusal =
                 |host, is_grpc| guard.refusal(&request("POST", Some(origin), Some(host), "/"), is_grpc);
@@ -117,7 +117,8 @@ mod tests {
             assert_eq!(refusal("localhost:8085", true), None);
             assert_eq!(refusal("ui.example", false), Some(FOREIGN_NAME));
         }
-        let guard = Guard { is_loopback: true, allowed: AllowedOrigins::new(vec![origin.to_owned()]) };
+        let allowed = AllowedOrigins::new(&[origin.to_owned()]).unwrap();
+        let guard = Guard { is_loopback: true, allowed };
         for other in ["http://ui.example", "https://ui.example:8443", "null"] {
             let other = request("POST", Some(other), Some("localhost:8085"), "/");
             assert_eq!(guard.refusal(&other, false), Some(FOREIGN_PAGE));

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpSocket;
 use tokio::process::{Child, Command};
 use tonic::transport::Endpoint;
 use wakeq_emulator::proto::pubsub::publisher_client::PublisherClient;
@@ -12,6 +13,7 @@ use wakeq_emulator::proto::pubsub::{GetTopicRequest, Topic};
 use wakeq_testbed::TestTime;
 
 use super::soon;
+use crate::inbox::Inbox;
 
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pubsub-emulator"));
@@ -29,6 +31,23 @@ async fn started(child: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).await.unwrap();
     line
+}
+
+/// What a health check says if it fails.
+async fn health(arguments: &[&str]) -> Result<(), String> {
+    let output = program(&["health"]).args(arguments).output().await.unwrap();
+    match output.status.code() {
+        Some(0) => Ok(()),
+        code => {
+            assert_eq!(code, Some(1));
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+}
+
+/// Checks until it succeeds: on a busy machine, an answer may take longer than a check waits.
+async fn healthy(arguments: &[&str]) {
+    while health(arguments).await.is_err() {}
 }
 
 #[tokio::test]
@@ -58,16 +77,42 @@ async fn it_starts_like_google_s_emulator() {
 
 #[tokio::test]
 async fn its_exit_code_says_whether_an_emulator_answers() {
+    let _time = TestTime::begin();
     let mut child = program(&["--port", "0"]).spawn().unwrap();
     let line = soon(started(&mut child)).await;
     let port = line.trim().rsplit_once(':').map(|(_, port)| port.to_owned()).unwrap();
-    let health = async || soon(program(&["health", "--port", &port]).output()).await.unwrap();
-    let output = health().await;
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    soon(child.kill()).await.unwrap();
-    let output = health().await;
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("does not answer"), "{said}");
+    healthy(&["--port", &port]).await;
+}
+
+#[tokio::test]
+async fn it_asks_where_the_emulator_was_told_to_listen() {
+    let _time = TestTime::begin();
+    let mut child = program(&["--host", "::1", "--port", "0"]).spawn().unwrap();
+    let line = soon(started(&mut child)).await;
+    let port = line.trim().rsplit_once(':').map(|(_, port)| port.to_owned()).unwrap();
+    healthy(&["--host", "::1", "--port", &port]).await;
+    healthy(&["--host", "::", "--port", &port]).await;
+}
+
+#[tokio::test]
+async fn what_does_not_answer_or_is_another_server_is_not_healthy() {
+    let _time = TestTime::begin();
+    // Bound, so that nobody else listens there, and not listening.
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    let said = health(&["--host", "127.0.0.1", "--port", &port]).await.unwrap_err();
+    assert!(said.contains("does not answer"), "{said}");
+
+    let other = Inbox::open(&[200]).await;
+    let (_, port) = other.url.trim_end_matches("/inbox").rsplit_once(':').unwrap();
+    loop {
+        let said = health(&["--host", "127.0.0.1", "--port", port]).await.unwrap_err();
+        if said.contains("something else") {
+            break;
+        }
+        assert!(said.contains("does not answer"), "{said}");
+    }
 }
 
 #[tokio::test]
@@ -92,6 +137,16 @@ async fn each_request_is_a_line_on_stderr_if_asked_for() {
         .await;
     soon(publisher.create_topic(Topic { name: topic, ..Topic::default() })).await.unwrap();
     expect("POST /google.pubsub.v1.Publisher/CreateTopic OK (").await;
+}
+
+#[tokio::test]
+async fn an_empty_variable_is_as_none() {
+    let mut child = program(&["--port", "0"]).env("PUBSUB_EMULATOR_ACCEPT_UNSUPPORTED", "").spawn().unwrap();
+    let line = soon(started(&mut child)).await;
+    let (_, host) = line.trim().rsplit_once("PUBSUB_EMULATOR_HOST=").unwrap();
+    let topic = format!("http://{host}/v1/projects/demo/topics/orders");
+    let request = reqwest::Client::new().put(topic).body(r#"{"kmsKeyName":"k"}"#);
+    assert_eq!(soon(request.send()).await.unwrap().status(), 501);
 }
 
 #[tokio::test]
@@ -123,6 +178,8 @@ async fn startup_errors_are_one_line() {
         (["--port", "70000"], "70000"),
         (["--host", ""], "--host"),
         (["--host-port", "localhost:http"], "`http` is not a port"),
+        (["--host-port", "::1"], "[::1]:8085"),
+        (["--allow-origin", "localhost:9090"], "such as http://localhost:9090"),
     ] {
         let output = soon(program(&arguments).output()).await.unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
