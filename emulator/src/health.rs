@@ -1,6 +1,5 @@
-//! `pubsub-emulator health`: the health check for containers without a shell. Connects to the
-//! emulator where that was told to listen, as in the same container, and must never connect anywhere
-//! else.
+//! `pubsub-emulator health`: the health check for containers without a shell. Connects to where the
+//! emulator was told to listen, mostly in the same container, and must never connect anywhere else.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

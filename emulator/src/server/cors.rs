@@ -112,8 +112,7 @@ mod tests {
         ] {
             assert_eq!(normal(written).as_deref(), Some(sent), "{written}");
         }
-        for wrong in ["", "null", "localhost:9090", "http://", "http://a/path", "http://a@b", "http://a b", "://a"]
-        {
+        for wrong in ["", "null", "localhost:9090", "http://", "http://a/path", "http://a@b", "http://a b"] {
             let refusal = AllowedOrigins::new(&[wrong.to_owned()]).unwrap_err();
             assert!(refusal.to_string().contains("such as http://localhost:9090"), "{refusal}");
         }

@@ -1,9 +1,9 @@
 //! Lines on stderr: requests, if they are logged, and what a developer should know without having
 //! asked.
 //!
-//! No request waits for the reader of stderr, which may be a pipe that nobody reads. A thread of its
-//! own writes the lines of all emulators in the process. What it cannot keep up with is counted, and
-//! said later.
+//! A request must never wait for the reader of stderr, which may be a pipe that nobody reads. A
+//! thread of its own writes the lines of all emulators in the process. What it cannot keep up with
+//! is counted, and said later.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -67,7 +67,7 @@ fn accepted_settings_are_returned_as_the_service_returns_them() {
     let config = written.bigquery_config.clone().unwrap();
     assert_eq!((config.table.as_str(), config.state()), ("p.d.t", big_query_config::State::Active));
     assert_eq!(world.get_subscription(SUBSCRIPTION), Ok(written));
-    let archive = Subscription { cloud_storage_config: Some(storage("b1c")), ..another("archive") };
+    let archive = Subscription { cloud_storage_config: Some(storage("abc")), ..another("archive") };
     let config = world.subscribe(archive).cloud_storage_config.unwrap();
     assert_eq!(config.max_duration, Some(seconds(5 * MINUTE)), "the default");
     world.publish(TOPIC, &["waits"]);
@@ -156,13 +156,13 @@ fn accepted_settings_have_to_be_well_formed() {
         Subscription { bigquery_config: Some(both_schemas), ..s() },
         Subscription { bigtable_config: Some(BigtableConfig::default()), ..s() },
         Subscription { bigquery_config: bigquery("p.d.t"), push_config, ..s() },
-        Subscription { bigquery_config: bigquery("p.d.t"), cloud_storage_config: Some(storage("b1c")), ..s() },
+        Subscription { bigquery_config: bigquery("p.d.t"), ..in_storage(storage("abc")) },
         Subscription { bigquery_config: bigquery("p.d.t"), enable_exactly_once_delivery: true, ..s() },
         in_storage(storage("gs://bucket")),
-        in_storage(CloudStorageConfig { filename_suffix: "a/".to_owned(), ..storage("b1c") }),
-        in_storage(CloudStorageConfig { max_duration: Some(seconds(MINUTE - 1)), ..storage("b1c") }),
-        in_storage(CloudStorageConfig { max_bytes: 999, ..storage("b1c") }),
-        in_storage(CloudStorageConfig { max_messages: 999, ..storage("b1c") }),
+        in_storage(CloudStorageConfig { filename_suffix: "a/".to_owned(), ..storage("abc") }),
+        in_storage(CloudStorageConfig { max_duration: Some(seconds(MINUTE - 1)), ..storage("abc") }),
+        in_storage(CloudStorageConfig { max_bytes: 999, ..storage("abc") }),
+        in_storage(CloudStorageConfig { max_messages: 999, ..storage("abc") }),
     ];
     for refusable in subscriptions {
         let mut world = accepting();

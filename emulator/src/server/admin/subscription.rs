@@ -151,8 +151,8 @@ fn message(section: &mut String, contents: &SubscriptionContents, view: &Message
     card(section, &view.message, &facts, &acknowledge);
 }
 
-/// What the acknowledgement of an ordered message does not prevent. With exactly-once delivery, it is
-/// refused as long as there are earlier ones.
+/// What the acknowledgement of an ordered message does not prevent. With exactly-once delivery, it
+/// is refused as long as there are earlier ones.
 fn warning(contents: &SubscriptionContents, view: &MessageView) -> &'static str {
     let config = &contents.config;
     if config.enable_message_ordering

@@ -107,8 +107,8 @@ fn client_closed_request() -> StatusCode {
 }
 
 /// The enum fields of answers, with the numbers of their values. It only covers what this emulator
-/// answers: the states of exports and of ingestion have more values, but here are always ACTIVE, and
-/// schemas are not supported.
+/// answers: exports and ingestion have more states, but here are always ACTIVE, and schemas are not
+/// supported.
 const ENUMS: &[(&str, &[(&str, i32)])] = &[
     ("state", &[("ACTIVE", 1), ("RESOURCE_ERROR", 2), ("INGESTION_RESOURCE_ERROR", 2)]),
     ("logType", &[("ADMIN_READ", 1), ("DATA_WRITE", 2), ("DATA_READ", 3)]),
