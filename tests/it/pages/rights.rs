@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use reqwest::StatusCode;
+use serde_json::{Map, Value};
 use wakeq::CanvasId;
 use wakeq_service::access::{ApiKey, Scope};
 
@@ -270,16 +271,19 @@ const PLATFORM: &str = "
 async fn state(service: &Service) -> BTreeMap<String, Vec<String>> {
     let pool = &service.stage.pool;
     let mut rows = rows::of(pool, CanvasId::DEFAULT).await;
-    rows.values_mut().flatten().for_each(without_renewal);
+    rows.values_mut().flatten().for_each(without_upkeep);
     rows.insert("of the platform".to_owned(), pool.values(PLATFORM).await);
     rows
 }
 
-/// The worker of the scene renews its claims meanwhile.
-fn without_renewal(row: &mut String) {
-    let Some((before, claimed)) = row.split_once("\"locked_at\": \"") else { return };
-    let after = claimed.split_once('"').map_or("", |(_, after)| after);
-    *row = format!("{before}{after}");
+/// Columns that processes write by themselves meanwhile: as the worker of the scene renews its
+/// claims, and as events come again whose handler no worker has.
+const OF_PROCESSES: [&str; 5] = ["locked_at", "notify_at", "probes", "postponed_since", "last_seen"];
+
+fn without_upkeep(row: &mut String) {
+    let mut columns: Map<String, Value> = serde_json::from_str(row).unwrap();
+    columns.retain(|name, _| !OF_PROCESSES.contains(&name.as_str()));
+    *row = Value::Object(columns).to_string();
 }
 
 /// Whoever lacks one of the scopes of a form is told which, whatever other scopes there are; a

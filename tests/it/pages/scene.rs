@@ -77,8 +77,7 @@ impl Scene {
         for rows in [entities::FILL, workers::FILL, ended_events::ENDED, operations::OPEN] {
             service.stage.execute(rows).await;
         }
-        let retag = json!({"kind": "retag", "filter": {"name": "remind"}, "add_tags": ["seen"]});
-        done(&service.post("/operations", retag).await);
+        retag(&service).await;
         let erasure = service.delete("/entities/account/mine-001").await.json();
         let erasure = erasure["id"].as_str().unwrap().to_owned();
         let copy = copied(&service, &key).await;
@@ -187,6 +186,14 @@ async fn halt(service: &Service) {
     done(&service.post("/objects/work:2/events", state).await);
     let group = ErrorGroupId::of(&scope("index"), "retries", Some("no"));
     done(&service.put(&format!("/dead-events/groups/{group}/known"), json!({"note": EVIL})).await);
+}
+
+/// An operation that has ended.
+async fn retag(service: &Service) {
+    let retag = json!({"kind": "retag", "filter": {"name": "remind"}, "add_tags": ["seen"]});
+    let begun = service.post("/operations", retag).await.json();
+    let path = format!("/operations/{}", begun["id"].as_str().unwrap());
+    wait_while!(service.get(&path).await.json()["state"] == "open", "the operation does not end");
 }
 
 /// Copies in a queue that programs pull, and in one whose turn it is not. Returns the id of one
