@@ -7,7 +7,9 @@ use axum::http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
+use wakeq::CanvasId;
 
+use super::question::Question;
 use super::renewals::Renewal;
 use super::state::Page;
 use super::visit::{Visit, joined};
@@ -24,6 +26,8 @@ const RENEWS_AFTER: Duration = Duration::from_millis(500);
 /// A request that is not sent yet.
 pub(crate) struct Ask {
     visit: Visit,
+    /// What it is about: the platform if it is none.
+    canvas: Option<CanvasId>,
     path: String,
     query: Vec<(String, String)>,
     is_once: bool,
@@ -34,25 +38,25 @@ impl Visit {
     /// A request about this canvas: `["handlers", module, name]` is
     /// `/v1/canvases/{canvas}/handlers/{module}/{name}`.
     pub(crate) fn ask(&self, path: &[&str]) -> Ask {
-        Ask::new(self.clone(), format!("/v1/canvases/{}{}", self.canvas().0, joined(path)))
+        self.asking(Some(self.canvas()), format!("/v1/canvases/{}{}", self.canvas().0, joined(path)))
     }
 
     /// The same below the routes of a canvas's admins.
     pub(crate) fn ask_admin(&self, path: &[&str]) -> Ask {
-        Ask::new(self.clone(), format!("/v1/admin/canvases/{}{}", self.canvas().0, joined(path)))
+        self.asking(Some(self.canvas()), format!("/v1/admin/canvases/{}{}", self.canvas().0, joined(path)))
     }
 
     /// The same below the routes that concern all canvases.
     pub(crate) fn ask_everywhere(&self, path: &[&str]) -> Ask {
-        Ask::new(self.clone(), format!("/v1/admin{}", joined(path)))
+        self.asking(None, format!("/v1/admin{}", joined(path)))
+    }
+
+    fn asking(&self, canvas: Option<CanvasId>, path: String) -> Ask {
+        Ask { visit: self.clone(), canvas, path, query: Vec::new(), is_once: false, is_look: false }
     }
 }
 
 impl Ask {
-    fn new(visit: Visit, path: String) -> Self {
-        Self { visit, path, query: Vec::new(), is_once: false, is_look: false }
-    }
-
     /// Does what the form asks for once, however often it is sent. For routes that honour an
     /// `Idempotency-Key`.
     pub(crate) fn once(self) -> Self {
@@ -86,7 +90,7 @@ impl Ask {
         }
         let visit = self.visit.clone();
         let rights = visit.principal().rights_on(visit.canvas());
-        let question = format!("{rights} {}", self.path_and_query());
+        let question = Question::new(self.canvas, format!("{rights} {}", self.path_and_query()));
         let (page, asking) = (visit.parts().page.clone(), self.send(Method::GET, None));
         let answer = if visit.parts().is_watched {
             page.memo.watch(&question, page.pulse.mark(page.api.checkup.snapshot()), asking).await?
@@ -143,7 +147,7 @@ impl Ask {
         let parts = self.visit.parts();
         let sent = parts.sent.as_ref().filter(|_| self.is_once);
         let content = Content { body, key: sent.map(|sent| sent.key_of(&method, &path)) };
-        let _changing = (!method.is_safe() && !self.is_look).then(|| parts.page.memo.changing());
+        let changing = (!method.is_safe() && !self.is_look).then(|| parts.page.memo.changing(self.canvas));
         let mut answer = self.call(method.clone(), &path, content.clone()).await;
         for _ in 0..LOOKS {
             // The same form was sent a moment ago, and its answer is this one's.
@@ -152,6 +156,11 @@ impl Ask {
             }
             sleep(LOOKS_AGAIN).await;
             answer = self.call(method.clone(), &path, content.clone()).await;
+        }
+        if let Some(changing) = changing
+            && answer.as_ref().is_err_and(is_refusal)
+        {
+            changing.refuse();
         }
         answer.map_err(sent_before)
     }
@@ -169,6 +178,11 @@ impl Ask {
     }
 }
 
+/// Whether it says that the person has no right to what was asked for.
+fn is_refusal(problem: &Problem) -> bool {
+    matches!(problem.kind, Kind::Unauthenticated | Kind::Forbidden)
+}
+
 /// A form whose request depends on the time, such as a length that is counted from now, asks for
 /// something else when another process is sent it again: it was done the first time.
 fn sent_before(problem: Problem) -> Problem {
@@ -184,7 +198,7 @@ fn sent_before(problem: Problem) -> Problem {
 async fn renew(
     page: Page,
     _renewal: Renewal,
-    question: String,
+    question: Question,
     asking: impl Future<Output = Result<Reply, Problem>>,
 ) {
     let renewing = async {

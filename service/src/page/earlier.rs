@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use tokio::time::Instant;
+use wakeq::CanvasId;
+
+use super::question::Question;
 
 /// What takes less is waited for.
 const LONG: Duration = Duration::from_millis(150);
@@ -24,16 +27,12 @@ const BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(super) struct Earlier(Mutex<Answers>);
 
 #[derive(Default)]
-struct Answers {
-    /// How often all were forgotten.
-    forgotten: u64,
-    by_question: HashMap<String, Known>,
-}
+struct Answers(HashMap<Question, Known>);
 
 impl Answers {
     fn has_room(&self, bytes: usize) -> bool {
-        let held: usize = self.by_question.values().map(|known| known.answer.len()).sum();
-        self.by_question.len() < ANSWERS_MAX && held.saturating_add(bytes) <= BYTES_MAX
+        let held: usize = self.0.values().map(|known| known.answer.len()).sum();
+        self.0.len() < ANSWERS_MAX && held.saturating_add(bytes) <= BYTES_MAX
     }
 }
 
@@ -46,41 +45,41 @@ struct Known {
 }
 
 impl Earlier {
-    /// Begins to ask: what is forgotten meanwhile makes the answer an old one.
-    pub(super) fn begin(&self) -> u64 {
-        self.answers().forgotten
-    }
-
-    /// Keeps an answer, if the question takes long and nothing was changed since the beginning.
-    pub(super) fn keep(&self, begun: u64, question: &str, answer: &Bytes, took: Duration) {
+    /// Keeps an answer, if the question takes long and nothing was changed since it was asked.
+    pub(super) fn keep(
+        &self,
+        question: &Question,
+        answer: &Bytes,
+        took: Duration,
+        is_unchanged: impl FnOnce() -> bool,
+    ) {
         let (mut answers, at, answer) = (self.answers(), Instant::now(), answer.clone());
-        if answers.forgotten != begun {
+        // Asked while nothing can be forgotten: a change that comes later forgets this answer.
+        if !is_unchanged() {
             return;
         }
-        let before = answers.by_question.remove(question);
-        answers.by_question.retain(|_, known| known.long_at.elapsed() < KNOWN);
+        let before = answers.0.remove(question);
+        answers.0.retain(|_, known| known.long_at.elapsed() < KNOWN);
         let (oldest, long_at) = match before {
             _ if took >= LONG => (took.saturating_mul(TIMES).min(OLDEST), at),
             Some(known) if known.long_at.elapsed() < KNOWN => (known.oldest, known.long_at),
             Some(_) | None => return,
         };
         if answers.has_room(answer.len()) {
-            answers.by_question.insert(question.to_owned(), Known { answer, at, oldest, long_at });
+            answers.0.insert(question.clone(), Known { answer, at, oldest, long_at });
         }
     }
 
     /// The answer to a question that may take long.
-    pub(super) fn find(&self, question: &str) -> Option<Bytes> {
+    pub(super) fn find(&self, question: &Question) -> Option<Bytes> {
         let answers = self.answers();
-        let known = answers.by_question.get(question)?;
+        let known = answers.0.get(question)?;
         (known.at.elapsed() < known.oldest).then(|| known.answer.clone())
     }
 
-    /// Forgets all of them.
-    pub(super) fn forget(&self) {
-        let mut answers = self.answers();
-        answers.forgotten += 1;
-        answers.by_question.clear();
+    /// Forgets what a change of a canvas, or of the platform if there is none, may have changed.
+    pub(super) fn forget(&self, changed: Option<CanvasId>) {
+        self.answers().0.retain(|question, _| !question.depends_on(changed));
     }
 
     fn answers(&self) -> MutexGuard<'_, Answers> {
@@ -90,56 +89,67 @@ impl Earlier {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+
+    fn question(text: &str) -> Question {
+        Question::new(None, text.to_owned())
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_takes_long_is_shown_for_a_while() {
         let (earlier, answer) = (Earlier::default(), Bytes::from_static(b"answer"));
-        let begun = earlier.begin();
-        earlier.keep(begun, "quick", &answer, LONG - Duration::from_millis(1));
-        earlier.keep(begun, "long", &answer, LONG);
-        earlier.keep(begun, "longer", &answer, Duration::from_secs(9));
-        assert_eq!(earlier.find("quick"), None);
+        let keep = |text: &str, answer: &Bytes, took| earlier.keep(&question(text), answer, took, || true);
+        let find = |text: &str| earlier.find(&question(text));
+        keep("quick", &answer, LONG - Duration::from_millis(1));
+        keep("long", &answer, LONG);
+        keep("longer", &answer, Duration::from_secs(9));
+        assert_eq!(find("quick"), None);
         tokio::time::advance(Duration::from_secs(14)).await;
-        assert_eq!(earlier.find("long"), Some(answer.clone()));
+        assert_eq!(find("long"), Some(answer.clone()));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(earlier.find("long"), None);
-        assert_eq!(earlier.find("longer"), Some(answer.clone()));
+        assert_eq!(find("long"), None);
+        assert_eq!(find("longer"), Some(answer.clone()));
         // It may take long again.
         let newer = Bytes::from_static(b"newer");
-        earlier.keep(begun, "longer", &newer, Duration::ZERO);
+        keep("longer", &newer, Duration::ZERO);
         tokio::time::advance(OLDEST - Duration::from_secs(1)).await;
-        assert_eq!(earlier.find("longer"), Some(newer.clone()));
+        assert_eq!(find("longer"), Some(newer.clone()));
         tokio::time::advance(KNOWN).await;
-        earlier.keep(begun, "longer", &newer, Duration::ZERO);
-        assert_eq!(earlier.find("longer"), None, "that was long ago");
+        keep("longer", &newer, Duration::ZERO);
+        assert_eq!(find("longer"), None, "that was long ago");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_from_before_a_change_is_never_shown() {
         let (earlier, answer, long) =
             (Earlier::default(), Bytes::from_static(b"old"), Duration::from_secs(1));
-        let begun = earlier.begin();
-        earlier.keep(begun, "a", &answer, long);
-        earlier.forget();
-        assert_eq!(earlier.find("a"), None);
-        earlier.keep(begun, "a", &answer, long);
-        assert_eq!(earlier.find("a"), None, "it was asked for before");
-        earlier.keep(earlier.begin(), "a", &answer, long);
-        assert!(earlier.find("a").is_some());
+        let canvas = |number| Some(CanvasId(Uuid::from_u128(number)));
+        let of = |number| Question::new(canvas(number), "a".to_owned());
+        for number in [1, 2] {
+            earlier.keep(&of(number), &answer, long, || true);
+        }
+        earlier.forget(canvas(1));
+        assert_eq!((earlier.find(&of(1)), earlier.find(&of(2))), (None, Some(answer.clone())));
+        earlier.keep(&of(1), &answer, long, || false);
+        assert_eq!(earlier.find(&of(1)), None, "it was asked for before");
+        earlier.keep(&of(1), &answer, long, || true);
+        assert!(earlier.find(&of(1)).is_some());
     }
 
     #[test]
     fn few_answers_are_kept() {
         let (earlier, long) = (Earlier::default(), Duration::from_secs(1));
         let large = Bytes::from(vec![b'x'; BYTES_MAX]);
-        earlier.keep(0, "large", &large, long);
-        earlier.keep(0, "small", &Bytes::from_static(b"x"), long);
-        assert!(earlier.find("large").is_some() && earlier.find("small").is_none());
-        earlier.forget();
-        for question in 0..2 * ANSWERS_MAX {
-            earlier.keep(1, &question.to_string(), &Bytes::new(), long);
+        earlier.keep(&question("large"), &large, long, || true);
+        earlier.keep(&question("small"), &Bytes::from_static(b"x"), long, || true);
+        let find = |text: &str| earlier.find(&question(text));
+        assert!(find("large").is_some() && find("small").is_none());
+        earlier.forget(None);
+        for number in 0..2 * ANSWERS_MAX {
+            earlier.keep(&question(&number.to_string()), &Bytes::new(), long, || true);
         }
-        assert_eq!(earlier.answers().by_question.len(), ANSWERS_MAX);
+        assert_eq!(earlier.answers().0.len(), ANSWERS_MAX);
     }
 }

@@ -23,6 +23,7 @@ mod pace;
 mod partial;
 pub(crate) mod parts;
 mod pulse;
+mod question;
 mod renewals;
 mod sections;
 mod sent;
