@@ -61,6 +61,11 @@ const MANY: &str = "
                attempts, last_error, died_at
           from wakeq.consumer_dead, generate_series(7, 1005) n where seq = 6";
 
+/// Of these all will be tried again but the last one of the list, which has died again since.
+const AGAIN: &str = "
+    update wakeq.consumer_dead set redrive_at = now() where seq > 5;
+    update wakeq.consumer_dead set died_at = now() - interval '1 minute' where seq = 5";
+
 /// Four events of the log; the group `former` is done with all of them in one of its two sources.
 /// Returns the number of the last one.
 pub(crate) async fn fill(service: &Service) -> i64 {
@@ -162,6 +167,18 @@ async fn more_dead_events_than_are_counted_are_redriven() {
     asked.says("Redrive more than 1\u{202f}000 events of former?");
     let all = visitor.send(&asked, "/dead/redrive", &[]).await.found();
     all.says("1\u{202f}001 events of former will be tried again.");
+}
+
+#[tokio::test]
+async fn what_died_after_those_that_were_looked_at_is_redriven_with_them() {
+    let (service, _) = filled().await;
+    service.stage.execute(MANY).await;
+    service.stage.execute(AGAIN).await;
+    let visitor = operator(&service).await;
+    let asked = visitor.page("/groups/former/dead/redrive").await.found();
+    asked.says("Redrive more than 1\u{202f}000 events of former?");
+    let all = visitor.send(&asked, "/dead/redrive", &[]).await.found();
+    all.says("1 event of former will be tried again.");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::access::Scope;
 use crate::http::problem::Problem;
 use crate::page::form;
 use crate::page::parts::{Tone, badge, empty, events, hidden, json_of_many, pager, table};
-use crate::page::time::moment;
+use crate::page::time::{moment, now};
 use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
 use crate::resources::groups::wire::{GroupDeadJson, RedriveGroup, RedrivenGroup};
@@ -126,14 +126,20 @@ pub(crate) async fn ask_redrive(visit: Visit, path: PathParts) -> Result<View, P
         let next = html! { a.button href=(back) { "Back to the dead events" } };
         return Ok(view.above(empty("There is nothing to redrive.", next)));
     };
-    let some = format!("{}{}", if is_all { "" } else { "more than " }, events(count as u64));
-    // What dies from now on was not counted, and is left alone.
-    let before = (last + TimeDelta::microseconds(1)).to_rfc3339_opts(SecondsFormat::Micros, true);
+    let looked_at = events(dead.items.len() as u64);
+    let some = if is_all { events(count as u64) } else { format!("more than {looked_at}") };
+    // The list has the order of the log: what was not looked at may have died later.
+    let after_last = last + TimeDelta::microseconds(1);
+    let before = if is_all { after_last } else { after_last.max(now()) };
+    let before = before.to_rfc3339_opts(SecondsFormat::Micros, true);
     let (action, fields) =
         (visit.link(&["groups", group, "dead", "redrive"]), form::hidden("before", &before));
     let (question, yes) = (format!("Redrive {some} of {group}?"), format!("Redrive {some}"));
     Ok(view.above(html! {
-        p { "Each is tried again once, after later ones. Those that die from now on are left alone." }
+        p {
+            "Each is tried again once, after later ones. Those that will be tried again already, and those \
+             that die from now on, are left alone."
+        }
         (form::confirm(&visit, &action, &question, &yes, &back, fields))
     }))
 }
