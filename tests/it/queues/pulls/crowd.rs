@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use wakeq::Actor;
 use wakeq::notify::NoNotifier;
 use wakeq::queues::FacetSettings;
@@ -25,9 +26,9 @@ async fn eight_pullers_get_a_thousand_copies_each_exactly_once() {
     for number in 1..=10 {
         puller.emit(number, 0..100).await;
     }
-    let pulls = (0..8).map(|number| {
+    let pull = |number: u64| {
         let puller = Arc::clone(&puller);
-        tokio::spawn(async move {
+        async move {
             let mut got = Vec::new();
             loop {
                 let copies = puller.lease(json!({"max": 7 + number})).await;
@@ -39,13 +40,12 @@ async fn eight_pullers_get_a_thousand_copies_each_exactly_once() {
                     got.push((copy.canvas, copy.value));
                 }
             }
-        })
-    });
-    let mut times: BTreeMap<(u128, u64), usize> = BTreeMap::new();
-    for pull in pulls.collect::<Vec<_>>() {
-        for turn in pull.await.unwrap() {
-            *times.entry(turn).or_default() += 1;
         }
+    };
+    let pulls: JoinSet<_> = (0..8).map(pull).collect();
+    let mut times: BTreeMap<(u128, u64), usize> = BTreeMap::new();
+    for turn in pulls.join_all().await.into_iter().flatten() {
+        *times.entry(turn).or_default() += 1;
     }
     assert_eq!((times.len(), times.values().max()), (1000, Some(&1)));
     assert_eq!(puller.stage().rows().await, 0);
