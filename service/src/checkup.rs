@@ -193,10 +193,14 @@ impl Checkup {
 
     /// Findings that are at most a minute old. `None` if they could not be gathered in time.
     pub(crate) async fn report(&self) -> Option<Report> {
-        // Without its causes, which may name hosts and statements.
-        let words = |error: &StoreError| error.to_string();
-        let examination = Examination { store: &self.store, settings: None, open_for: OPEN_FOR, words };
-        self.last.or_look(examination.findings()).await
+        let store = self.store.clone();
+        let look = async move {
+            // Without its causes, which may name hosts and statements.
+            let words = |error: &StoreError| error.to_string();
+            let examination = Examination { store: &store, settings: None, open_for: OPEN_FOR, words };
+            examination.findings().await
+        };
+        self.last.or_look(look).await
     }
 
     /// What stays the same as long as nothing is written to the database. `None` if it can't be
@@ -208,21 +212,24 @@ impl Checkup {
 
 /// When a process has looked last, and what that has come to: nothing, if it took too long.
 #[derive(Default)]
-struct LastLook(Mutex<Option<(Instant, Option<Report>)>>);
+struct LastLook(Arc<Mutex<Option<(Instant, Option<Report>)>>>);
 
 impl LastLook {
     /// What the last look has come to, as long as it is fresh, or else another one. Those who ask
-    /// at the same time wait for one.
-    async fn or_look(&self, look: impl Future<Output = Vec<Finding>>) -> Option<Report> {
-        let mut last = self.0.lock().await;
+    /// at the same time wait for one, which goes on if whoever has begun it is gone.
+    async fn or_look(&self, look: impl Future<Output = Vec<Finding>> + Send + 'static) -> Option<Report> {
+        let mut last = Arc::clone(&self.0).lock_owned().await;
         if let Some((_, report)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
             return report.clone();
         }
-        let (at, checked_at) = (Instant::now(), Timestamp::from(SystemTime::now()));
-        let findings = timeout(WITHIN, look).await.ok();
-        let report = findings.map(|findings| Report { findings: findings.into(), checked_at });
-        *last = Some((at, report.clone()));
-        report
+        let looking = tokio::spawn(async move {
+            let (at, checked_at) = (Instant::now(), Timestamp::from(SystemTime::now()));
+            let findings = timeout(WITHIN, look).await.ok();
+            let report = findings.map(|findings| Report { findings: findings.into(), checked_at });
+            *last = Some((at, report.clone()));
+            report
+        });
+        looking.await.ok().flatten()
     }
 }
 
@@ -233,8 +240,9 @@ mod tests {
     use super::*;
 
     /// Ten ask at a time for a look that takes this long; returns how many are told findings.
-    async fn told(last: &LastLook, looks: &AtomicUsize, takes: Duration) -> usize {
+    async fn told(last: &LastLook, looks: &Arc<AtomicUsize>, takes: Duration) -> usize {
         let asked = (0..10).map(|_| {
+            let looks = Arc::clone(looks);
             last.or_look(async move {
                 looks.fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(takes).await;
@@ -246,7 +254,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_who_ask_share_one_look_whatever_it_comes_to() {
-        let (last, looks) = (LastLook::default(), AtomicUsize::new(0));
+        let (last, looks) = (LastLook::default(), Arc::default());
         let (slow, quick) = (WITHIN * 2, Duration::from_secs(1));
         assert_eq!((told(&last, &looks, slow).await, looks.load(Ordering::SeqCst)), (0, 1));
         assert_eq!(
@@ -257,5 +265,13 @@ mod tests {
         tokio::time::advance(FRESH).await;
         assert_eq!((told(&last, &looks, quick).await, looks.load(Ordering::SeqCst)), (10, 2));
         assert_eq!((told(&last, &looks, slow).await, looks.load(Ordering::SeqCst)), (10, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_goes_on_without_those_who_asked() {
+        let (last, looks) = (LastLook::default(), Arc::default());
+        let takes = WITHIN / 2;
+        assert!(timeout(takes / 2, told(&last, &looks, takes)).await.is_err(), "they are gone");
+        assert_eq!((told(&last, &looks, takes).await, looks.load(Ordering::SeqCst)), (10, 1));
     }
 }
