@@ -1,7 +1,7 @@
 //! A form that was sent: whether two are the same one, sent twice by a double click, a page that is
 //! loaded again, or a browser that was not answered. Decides nothing about what it does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,13 +9,16 @@ use aws_lc_rs::digest::{Context, SHA256, digest};
 use axum::http::Method;
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
+use wakeq::CanvasId;
 
 /// The name of the field with a form's own key.
 pub(super) const KEY: &str = "form_key";
 
-/// How long, and of how many forms, a process remembers that they were sent.
+/// How long a process remembers that forms were sent, how many of a canvas, and of how many
+/// canvases.
 const REMEMBERED: Duration = Duration::from_secs(12 * 3600);
-const FORMS_MAX: usize = 10_000;
+const FORMS_OF_CANVAS: usize = 500;
+const CANVASES_MAX: usize = 500;
 
 /// A digest of a form's key and fields. One that is filled in differently before it is sent again
 /// is another.
@@ -40,44 +43,65 @@ impl Sent {
     }
 }
 
-/// When a form was sent first: for how long it is remembered, and what its lengths of time count
-/// from.
-type FirstSent = (Instant, DateTime<Utc>);
+/// A form that was sent.
+struct Form {
+    digest: Vec<u8>,
+    /// When it was sent first: for how long it is remembered, and what its lengths of time count
+    /// from.
+    at: Instant,
+    first: DateTime<Utc>,
+}
 
-/// When forms were sent to this process first. To do what they ask for once is left to the API,
-/// which remembers them in all processes, unless their answer has a secret and can't be given
-/// again.
+/// When forms were sent to this process first: of each canvas, the oldest in front. To do what they
+/// ask for once is left to the API, which remembers them in all processes, unless their answer has
+/// a secret and can't be given again.
 #[derive(Default)]
-pub(super) struct SentBefore(Mutex<HashMap<Vec<u8>, FirstSent>>);
+pub(super) struct SentBefore(Mutex<HashMap<CanvasId, VecDeque<Form>>>);
 
 impl SentBefore {
     /// Notes that a form is sent now; returns when it was sent first, if it was sent before. Beyond
-    /// the limit the oldest is forgotten.
-    pub(super) fn note(&self, sent: &Sent, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, first)) = forms.get(&sent.0)
-            && at.elapsed() < REMEMBERED
-        {
-            return Some(*first);
+    /// the limit the oldest of the canvas is forgotten.
+    pub(super) fn note(&self, canvas: CanvasId, sent: &Sent, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let mut canvases = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !canvases.contains_key(&canvas) && canvases.len() >= CANVASES_MAX {
+            forget_one(&mut canvases);
         }
-        if forms.len() >= FORMS_MAX {
-            let oldest = forms.iter().min_by_key(|(_, (at, _))| *at).map(|(form, _)| form.clone());
-            if let Some(oldest) = oldest {
-                forms.remove(&oldest);
-            }
+        let forms = canvases.entry(canvas).or_default();
+        while forms.front().is_some_and(|form| form.at.elapsed() >= REMEMBERED) {
+            forms.pop_front();
         }
-        forms.insert(sent.0.clone(), (Instant::now(), now));
+        if let Some(form) = forms.iter().find(|form| form.digest == sent.0) {
+            return Some(form.first);
+        }
+        if forms.len() >= FORMS_OF_CANVAS {
+            forms.pop_front();
+        }
+        forms.push_back(Form { digest: sent.0.clone(), at: Instant::now(), first: now });
         None
     }
 
     /// Forgets a form, because nothing was done.
-    pub(super) fn forget(&self, sent: &Sent) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&sent.0);
+    pub(super) fn forget(&self, canvas: CanvasId, sent: &Sent) {
+        let mut canvases = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(forms) = canvases.get_mut(&canvas) {
+            forms.retain(|form| form.digest != sent.0);
+        }
+    }
+}
+
+/// Forgets the canvas whose last form was sent the longest ago.
+fn forget_one(canvases: &mut HashMap<CanvasId, VecDeque<Form>>) {
+    let last_at = |forms: &VecDeque<Form>| forms.back().map(|form| form.at);
+    let oldest = canvases.iter().min_by_key(|(_, forms)| last_at(forms)).map(|(canvas, _)| *canvas);
+    if let Some(oldest) = oldest {
+        canvases.remove(&oldest);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
 
     fn key(body: &str, method: &Method, path: &str) -> Option<String> {
@@ -107,21 +131,46 @@ mod tests {
         }
     }
 
+    const OWN: CanvasId = CanvasId(Uuid::from_u128(1));
+
+    fn note(before: &SentBefore, canvas: CanvasId, key: usize, second: i64) -> Option<i64> {
+        let sent = Sent::read(format!("form_key={key}").as_bytes()).unwrap();
+        let first = before.note(canvas, &sent, DateTime::from_timestamp(second, 0).unwrap());
+        first.map(|first| first.timestamp())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_form_is_known_by_when_it_was_sent_first_until_it_is_forgotten() {
         let before = SentBefore::default();
-        let note = |key: usize, second: i64| {
-            let sent = Sent::read(format!("form_key={key}").as_bytes()).unwrap();
-            before.note(&sent, DateTime::from_timestamp(second, 0).unwrap()).map(|first| first.timestamp())
-        };
+        let note = |key: usize, second: i64| note(&before, OWN, key, second);
         assert_eq!((note(1, 10), note(1, 11), note(2, 12), note(1, 13)), (None, Some(10), None, Some(10)));
-        before.forget(&Sent::read(b"form_key=1").unwrap());
+        before.forget(OWN, &Sent::read(b"form_key=1").unwrap());
         assert_eq!((note(1, 14), note(1, 15)), (None, Some(14)));
         tokio::time::advance(REMEMBERED).await;
         assert_eq!((note(1, 16), note(1, 17)), (None, Some(16)), "hours later");
-        for key in 0..FORMS_MAX + 10 {
-            note(key, 18);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn forms_of_others_do_not_make_one_forgotten() {
+        let (before, other) = (SentBefore::default(), CanvasId(Uuid::from_u128(2)));
+        note(&before, OWN, 1, 10);
+        for key in 0..2 * FORMS_OF_CANVAS {
+            note(&before, other, key, 11);
         }
-        assert!(before.0.lock().unwrap().len() <= FORMS_MAX);
+        let of_other = before.0.lock().unwrap()[&other].len();
+        assert_eq!((of_other, note(&before, OWN, 1, 12)), (FORMS_OF_CANVAS, Some(10)));
+        assert_eq!(note(&before, other, 0, 12), None, "too many came after it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_canvases_are_remembered_those_of_the_latest_forms() {
+        let before = SentBefore::default();
+        for number in 0..2 * CANVASES_MAX {
+            tokio::time::advance(Duration::from_millis(1)).await;
+            note(&before, CanvasId(Uuid::from_u128(number as u128)), 1, 10);
+        }
+        let latest = CanvasId(Uuid::from_u128(2 * CANVASES_MAX as u128 - 1));
+        assert_eq!(note(&before, latest, 1, 11), Some(10));
+        assert_eq!(before.0.lock().unwrap().len(), CANVASES_MAX);
     }
 }

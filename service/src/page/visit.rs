@@ -158,7 +158,7 @@ impl Visit {
     /// sent twice, when it was sent first, so that it asks for the same again.
     pub(crate) fn sent_at(&self) -> DateTime<Utc> {
         let (sent, before, now) = (&self.0.sent, &self.0.page.sent_before, now());
-        sent.as_ref().and_then(|sent| before.note(sent, now)).unwrap_or(now)
+        sent.as_ref().and_then(|sent| before.note(self.canvas(), sent, now)).unwrap_or(now)
     }
 
     /// Does what a form asks for whose answer is shown only once, unless it was done before.
@@ -167,14 +167,14 @@ impl Visit {
         doing: impl Future<Output = Result<T, Problem>>,
     ) -> Result<T, Problem> {
         let (Some(sent), before) = (&self.0.sent, &self.0.page.sent_before) else { return doing.await };
-        if before.note(sent, now()).is_some() {
+        if before.note(self.canvas(), sent, now()).is_some() {
             let words = "this form was sent before, and what it asks for was done then. The secret that it made \
                          was shown once: if you don't have it, load the page again and make another";
             return Err(Problem::new(Kind::Conflict, words));
         }
         let done = doing.await;
         if done.is_err() {
-            before.forget(sent);
+            before.forget(self.canvas(), sent);
         }
         done
     }
