@@ -253,7 +253,7 @@ class Loop(unittest.TestCase):
             reasons.append(context.reason)
             stub.worker.stop()
 
-        stub.worker.run({"long": long}, lease_s=1, signals=())
+        stub.worker.run({"long": long}, lease_s=4, signals=())
         self.assertEqual(reasons, ["lease-lost"])
         self.assertGreaterEqual(len(stub.about("extend")), 2)
         self.assertEqual((stub.about("complete"), stub.about("release")), ([], []))
@@ -267,7 +267,7 @@ class Loop(unittest.TestCase):
             stub.worker.stop()
             raise InterruptedError
 
-        stub.worker.run({"long": long}, lease_s=1, signals=())
+        stub.worker.run({"long": long}, lease_s=4, signals=())
         self.assertEqual([told.body for told in stub.about("release")], [{"lease": TOKEN}])
 
     def test_the_lease_of_a_cancelled_event_is_not_extended_any_more_and_ends(self) -> None:
@@ -279,7 +279,7 @@ class Loop(unittest.TestCase):
                 time.sleep(0.02)
             stub.worker.stop()
 
-        stub.worker.run({"deaf": deaf}, lease_s=1, signals=())
+        stub.worker.run({"deaf": deaf}, lease_s=4, signals=())
         self.assertEqual(len(stub.about("extend")), 1)
         self.assertEqual((stub.about("complete"), stub.about("release")), ([], []))
 

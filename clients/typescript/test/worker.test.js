@@ -198,7 +198,7 @@ test("a lease is extended by itself, and a lost one stops its function", async (
       worker.stop();
       throw signal.reason;
     },
-  }, { ...quiet, leaseS: 1 });
+  }, { ...quiet, leaseS: 4 });
   assert.ok(reason instanceof StopError && reason.code === "lease-lost");
   assert.ok(about(told, "extend").length >= 2);
   assert.deepEqual([about(told, "complete").length, about(told, "release").length], [0, 0]);
@@ -213,7 +213,7 @@ test("a cancelled event stops its function, and counts no failure", async (conte
       worker.stop();
       throw signal.reason;
     },
-  }, { ...quiet, leaseS: 1 });
+  }, { ...quiet, leaseS: 4 });
   assert.deepEqual(about(told, "release").map(({ body }) => body), [{ lease: TOKEN }]);
 });
 
@@ -225,10 +225,10 @@ test("the lease of a cancelled event is not extended any more, and ends", async 
       await once(signal, "abort");
       assert.equal(signal.reason.code, "cancelled");
       // Longer than the lease.
-      await new Promise((resolve) => setTimeout(resolve, 1200));
+      await new Promise((resolve) => setTimeout(resolve, 4200));
       worker.stop();
     },
-  }, { ...quiet, leaseS: 1 });
+  }, { ...quiet, leaseS: 4 });
   assert.deepEqual(["extend", "complete", "release"].map((verb) => about(told, verb).length), [1, 0, 0]);
 });
 

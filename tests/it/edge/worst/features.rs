@@ -24,7 +24,7 @@ const ALWAYS: [&str; 2] = ["408", "429"];
 /// What a feature's documents say of its worst requests. Of failures it is how they begin.
 const DOCUMENTED: [(&str, &[&str]); 7] = [
     ("unique", &["202", "503 others are emitting on this object or with this unique key"]),
-    ("search", &["200"]),
+    ("search", &["200", "503 no answer within"]),
     ("batches", &["200", "201", "202", "404", "409"]),
     ("operations", &["200", "202", "409"]),
     ("hooks", &["202", "400", "401", "413"]),

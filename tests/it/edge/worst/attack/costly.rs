@@ -23,7 +23,7 @@ const STATES: &str = "ready,behind,halted,held,limited,delayed,running,paused,bl
 const NO_LEASE: &str = "0000000137ab6c1c3f1d2a0b9e8f7a6b5c4d3e2f";
 
 /// How many callers a feature has. Reads of a canvas take turns, and one that waits for half a
-/// minute is answered 503: so few callers read that each gets its turn.
+/// minute is answered 503: so few callers read that most get their turn.
 pub(super) fn callers(feature: &str) -> usize {
     match feature {
         "unique" => 100,
