@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use futures_util::future::join_all;
 use reqwest::redirect::Policy;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
@@ -222,10 +223,7 @@ async fn clients_are_known_by_their_connections() {
         let request = mounted.request(Method::GET, &events_of(CanvasId::DEFAULT));
         Answer::of(request.header("x-forwarded-for", client)).await.status.as_u16()
     };
-    let mut refusals = Vec::new();
-    for _ in 0..10 {
-        refusals.push(ask("198.51.100.1").await);
-    }
+    let refusals = join_all((0..10).map(|_| ask("198.51.100.1"))).await;
     assert!(refusals.contains(&429), "{refusals:?}");
     assert_eq!(ask("198.51.100.2").await, 401, "another client");
     mounted.stop().await;
