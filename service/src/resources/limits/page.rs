@@ -115,9 +115,14 @@ fn row(visit: &Visit, owner: Owner, limit: &LimitJson, uses: &List<LimitUseJson>
             td.number { (more) (number(running)) }
             td.number { (more) (number(waiting)) }
             td.number { (more) (uses.items.len()) }
-            td { (moment_or(next, if limit.rate.is_some() { "now" } else { "-" })) }
+            td { (moment_or(next, if starts_now(limit, &uses.items) { "now" } else { "-" })) }
         }
     }
+}
+
+/// Whether an event may start under one of the names that were counted. Without any, there is room.
+fn starts_now(limit: &LimitJson, uses: &[LimitUseJson]) -> bool {
+    uses.is_empty() && limit.starts_beside(0) || uses.iter().any(|used| limit.starts_beside(used.running))
 }
 
 fn is_full(limit: &LimitJson, used: &LimitUseJson) -> bool {
@@ -261,5 +266,44 @@ fn holders_of(visit: &Visit, owner: Owner, used: &LimitUseJson) -> Markup {
             " "
         }
         @if used.running as usize > used.holders.len() { span.quiet { "and others" } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::resources::limits::wire::{OnFullJson, RateJson};
+
+    #[test]
+    fn an_event_starts_now_only_where_a_name_has_a_place() {
+        let at = DateTime::UNIX_EPOCH;
+        let rate = Some(RateJson { count: 5, period_s: 1.0, burst: None });
+        let starts = |rate, running: &[u32]| {
+            let limit = LimitJson {
+                name: "customer".to_owned(),
+                concurrency: Some(2),
+                rate,
+                on_full: OnFullJson::Wait,
+                waiting_max: None,
+                default: false,
+                created_at: at,
+                created_by: "ada".to_owned(),
+                updated_at: at,
+                updated_by: "ada".to_owned(),
+            };
+            let used = |running: &u32| LimitUseJson {
+                name: "customer:7".to_owned(),
+                running: *running,
+                holders: Vec::new(),
+                waiting: 3,
+                next_start: None,
+            };
+            starts_now(&limit, &running.iter().map(used).collect::<Vec<_>>())
+        };
+        assert!(starts(rate, &[]) && starts(rate, &[1]) && starts(rate, &[2, 1]));
+        assert!(!starts(rate, &[2]) && !starts(rate, &[2, 2]), "each waits for a place");
+        assert!(!starts(None, &[]) && !starts(None, &[1]));
     }
 }

@@ -214,8 +214,12 @@ impl LimitJson {
     /// What is shown as the next start under a name if its rate gives no time: nothing without a
     /// rate, or where a place has to become free first.
     pub(crate) fn start_without_time(&self, used: &LimitUseJson) -> &'static str {
-        let is_full = self.concurrency.is_some_and(|places| used.running >= places);
-        if self.rate.is_none() || is_full { "-" } else { "now" }
+        if self.starts_beside(used.running) { "now" } else { "-" }
+    }
+
+    /// Whether a rate that gives no time lets an event start now, beside so many that run.
+    pub(crate) fn starts_beside(&self, running: u32) -> bool {
+        self.rate.is_some() && self.concurrency.is_none_or(|places| running < places)
     }
 }
 
