@@ -45,7 +45,8 @@ fn chart(title: &str, bins: &[Bin], of: fn(&Bin) -> u64) -> Markup {
     let words = |bin: Option<&Bin>| bin.map(Bin::words).unwrap_or_default();
     let all: u64 = bins.iter().map(of).sum();
     let most = words(bins.iter().max_by_key(|bin| of(bin)));
-    let summary = format!("{} attempts, and the fullest bin is {most}", number(all));
+    let fullest = if all > 0 { format!(", and the fullest bin is {most}") } else { String::new() };
+    let summary = format!("{} attempts{fullest}", number(all));
     let values = bins.iter().map(|bin| of(bin) as f64).collect();
     let ends = [bins.first(), bins.last()].map(|bin| html! { (words(bin)) });
     columns(title, &summary, &[Series { label: "attempts", class: "wait", values }], largest, &ends)
@@ -96,6 +97,8 @@ mod tests {
         assert_eq!(shown.matches("<span>1 ms to 2 ms</span><span>4 ms to 8 ms</span>").count(), 2, "{shown}");
         assert_eq!(shown.matches("<tr><td>").count(), 2, "an empty bin has no row: {shown}");
         assert!(shown.contains("9 attempts, and the fullest bin is 4 ms to 8 ms"), "{shown}");
+        let unwaited = spread(&BinsJson { wait: vec![0; 4], ..bins }).into_string();
+        assert!(unwaited.contains(r#""0 attempts""#), "no bin is the fullest of none: {unwaited}");
         assert_eq!(spread(&BinsJson::default()).into_string(), "");
     }
 
