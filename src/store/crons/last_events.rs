@@ -88,10 +88,8 @@ impl Store {
                        where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                          and (r.until is null or r.until > now())) as rule
                 cross join lateral (
-                      select e.starts_at is not null and exists (
-                          select from wakeq.limit_waits w
-                           where w.event_id = e.id and coalesce(w.woken_at <= now() - interval '10 s', true)
-                          offset 0) as waits) as limited"#,
+                      select e.starts_at is not null and (
+                          select w.woken_at is null from wakeq.limit_waits w where w.event_id = e.id) is true as waits) as limited"#,
             canvas.0,
             ids
         );

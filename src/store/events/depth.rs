@@ -22,7 +22,8 @@ const GAUGED_LEAST: i64 = 100;
 #[non_exhaustive]
 pub struct Depth {
     /// Events that are due, on no worker, under no rule, not waiting for a limit, and first among
-    /// those of their object. An event whose worker's lease expired counts.
+    /// those of their object. An event whose worker's lease expired counts, and so does one that a
+    /// limit has let come, until a worker takes it.
     pub depth: u64,
     /// Whether there may be more than was counted.
     pub capped: bool,
@@ -83,10 +84,8 @@ impl Store {
                        select e.delay_until,
                               (e.locked_at is null or e.locked_at < now() - $4::interval)
                               and e.queue is null
-                              and not (e.starts_at is not null and exists (
-                                  select from wakeq.limit_waits w
-                                   where w.event_id = e.id and coalesce(w.woken_at <= now() - interval '10 s', true)
-                                  offset 0))
+                              and (e.starts_at is null or (
+                                  select w.woken_at is null from wakeq.limit_waits w where w.event_id = e.id) is not true)
                               and (e.object is null
                                    or e.id = wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name)
                                       and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free,
@@ -150,10 +149,8 @@ impl Store {
                             min(delay_until) filter (where free) as oldest from (
                          select e.delay_until,
                                 e.queue is null and (e.locked_at is null or e.locked_at < now() - $1::interval)
-                                and not (e.starts_at is not null and exists (
-                                    select from wakeq.limit_waits w
-                                     where w.event_id = e.id and coalesce(w.woken_at <= now() - interval '10 s', true)
-                                    offset 0))
+                                and (e.starts_at is null or (
+                                    select w.woken_at is null from wakeq.limit_waits w where w.event_id = e.id) is not true)
                                 and (e.object is null
                                      or e.id = wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name)
                                         and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free

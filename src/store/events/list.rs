@@ -107,10 +107,8 @@ macro_rules! listed_rows {
                            when e.queue is not null and e.delay_until <= now()
                             and not coalesce(e.locked_at >= now() - $3::interval, false)
                             and wakeq.facet_holds(e.queue, e.canvas_id, $3::interval) then 'held' end as word) as turn,
-                      lateral (select e.starts_at is not null and exists (
-                          select from wakeq.limit_waits w
-                           where w.event_id = e.id and coalesce(w.woken_at <= now() - interval '10 s', true)
-                          offset 0) as waits) as limited,
+                      lateral (select e.starts_at is not null and (
+                          select w.woken_at is null from wakeq.limit_waits w where w.event_id = e.id) is true as waits) as limited,
                       lateral (select case when turn.word is not null then turn.word
                                            when e.delay_until > now() then 'delayed'
                                            when e.locked_at >= now() - $3::interval then 'running'

@@ -98,10 +98,8 @@ impl Sql<'_> {
                       case when e.queue is not null then false when e.options ? 'limits' then true
                            when (select exists (select from wakeq.limits where name = 'canvas' or name like 'handler:%'))
                            then wakeq.is_limited(e.canvas_id, e.module, e.name, e.options) else false end as "is_limited!",
-                      (e.starts_at is not null and exists (
-                          select from wakeq.limit_waits w
-                           where w.event_id = e.id and coalesce(w.woken_at <= now() - interval '10 s', true)
-                          offset 0)) as "waits!",
+                      (e.starts_at is not null and (
+                          select w.woken_at is null from wakeq.limit_waits w where w.event_id = e.id) is true) as "waits!",
                       greatest((select max(r.rule_type) from wakeq.scheduling_rules r
                                  where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                                    and (r.until is null or r.until > now())

@@ -23,10 +23,9 @@ impl Tables {
         self.limits.concern(row)
     }
 
-    /// Whether the event waits, and was not told to come just now.
+    /// Whether the event waits, and was not told to come.
     pub(super) fn waits(&self, row: &LiveRow) -> bool {
-        let wait = self.limits.waits.get(&row.event.id);
-        wait.is_some_and(|wait| wait.woken_at.is_none_or(|at| at <= self.now - WAKE_KEPT))
+        self.limits.waits.get(&row.event.id).is_some_and(|wait| wait.woken_at.is_none())
     }
 
     /// The events that have a place: those with a live claim.

@@ -237,6 +237,8 @@ async fn what_waits_for_a_limit_is_not_in_the_depth() {
     assert_eq!(depths().await, (0, 2, 2));
     assert_eq!(table.complete_and_wake(&running[0]).await.len(), 1);
     assert_eq!(depths().await, (1, 2, 3), "the one that was told to come");
+    table.run("update wakeq.limit_waits set woken_at = woken_at - interval '1 min'").await;
+    assert_eq!(depths().await, (1, 2, 3), "nobody has taken it");
 }
 
 /// Each start counts, also that of an attempt which is given up. Another canvas has its own.

@@ -111,6 +111,27 @@ async fn an_event_waits_for_a_place_of_its_key() {
     waits_for_its_turn(kit).await;
 }
 
+/// However long nobody takes what was told to come, it is no limit that holds it up.
+async fn is_ready_once_told(kit: TestKit) {
+    let kit = syncing(kit);
+    kit.limit("customer", places(1)).await.unwrap();
+    let running = kit.start_elsewhere(event(&["customer:7"])).await.unwrap();
+    let next = kit.emit(event(&["customer:7"])).await.unwrap().id;
+    assert_eq!(kit.drain().await.unwrap().limited, 1);
+    assert_eq!(state(&kit, next).await, Some(CheckResult::Limited));
+    running.complete().await.unwrap();
+    kit.advance(KILO / 50).await.unwrap();
+    assert_eq!(state(&kit, next).await, Some(CheckResult::Ready));
+    assert_eq!(ran(&kit.drain().await.unwrap()), [next]);
+}
+
+#[tokio::test]
+async fn what_was_told_to_come_is_ready() {
+    is_ready_once_told(TestKit::new()).await;
+    let (_stage, kit) = on_postgres().await;
+    is_ready_once_told(kit).await;
+}
+
 /// A worker that dies keeps its place for a lease.
 async fn dies_with_a_place(kit: TestKit) {
     let kit = syncing(kit);

@@ -138,9 +138,8 @@ impl Sql<'_> {
                                         from wakeq.scheduling_rules r
                                        where r.canvas_id = p.canvas_id and r.event_space = p.module and r.handler_name = p.name
                                          and (r.until is null or r.until > now())),
-                                      case when p.starts_at is not null and exists (
-                                               select from wakeq.limit_waits w
-                                                where w.event_id = p.id and coalesce(w.woken_at <= now() - interval '10 s', true))
+                                      case when p.starts_at is not null and (
+                                               select w.woken_at is null from wakeq.limit_waits w where w.event_id = p.id)
                                            then 'limited' else 'ready' end) end) end,
                               case when p.runs then p.worker end, p.options->'tags', p.enqueued_at, p.delay_until, null, null,
                               p.last_error, p.value, p.object, p.options ->> 'batch') else false end as matches
