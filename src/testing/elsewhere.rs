@@ -89,14 +89,7 @@ impl TestKit {
         let silent = Queue::new(store.clone(), Arc::new(NoNotifier), QueueConfig::default());
         let id = silent.emit(event).await?.id;
         let notification = Notification::new(id, address.scope.canvas);
-        let LimitedClaims { claims, mut room, .. } =
-            store.claim_limited(&[notification], &only(&address)).await?;
-        room.extend(claims.iter().filter_map(|claim| match claim {
-            LimitedClaim::Room(limit) => Some(limit.clone()),
-            LimitedClaim::Claimed(_) | LimitedClaim::Full(_) | LimitedClaim::Later(_) | LimitedClaim::Not => {
-                None
-            }
-        }));
+        let LimitedClaims { claims, room, .. } = store.claim_limited(&[notification], &only(&address)).await?;
         self.notifier().publish(&store.wake_waiting(&room).await?).await?;
         match claims.into_iter().next() {
             Some(LimitedClaim::Claimed(event)) if !event.is_cancelled => {
@@ -106,9 +99,7 @@ impl TestKit {
                 store.remove_cancelled(event.claim, &AttemptEnd::default()).await?;
                 Err(KitError::NotStarted("a limit has cancelled it"))
             }
-            Some(LimitedClaim::Full(_) | LimitedClaim::Room(_)) => {
-                Err(KitError::NotStarted("it waits for a place of a limit"))
-            }
+            Some(LimitedClaim::Full(_)) => Err(KitError::NotStarted("it waits for a place of a limit")),
             Some(LimitedClaim::Later(_)) => {
                 Err(KitError::NotStarted("the rate of a limit lets it start later"))
             }

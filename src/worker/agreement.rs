@@ -166,7 +166,7 @@ fn claimed_through_limits(turn: LimitedClaim) -> Option<ClaimedEvent> {
             Some(*event)
         }
         LimitedClaim::Not => None,
-        LimitedClaim::Full(_) | LimitedClaim::Room(_) | LimitedClaim::Later(_) => {
+        LimitedClaim::Full(_) | LimitedClaim::Later(_) => {
             panic!("the limit has room: {turn:?}")
         }
     }

@@ -16,9 +16,6 @@ pub(crate) enum LimitedClaim {
     Claimed(Box<ClaimedEvent>),
     /// The event waits for a place of this limit, and is woken when it may have one.
     Full(String),
-    /// The event waits, and this limit has room, for which others wait.
-    #[allow(dead_code, reason = "only tables in memory answer so, which are for tests")]
-    Room(HeldLimit),
     /// Its rates let the event start after this long.
     Later(Duration),
     /// It could not be made for another reason, as [`Store::claim`](crate::store::Store::claim)
@@ -31,7 +28,7 @@ pub(crate) enum LimitedClaim {
 pub(crate) struct LimitedClaims {
     /// In the order of the notifications.
     pub(crate) claims: Vec<LimitedClaim>,
-    /// Limits with room for which others wait, beside those that claims name.
+    /// Limits with room for which others wait.
     pub(crate) room: Vec<HeldLimit>,
     /// Whether running events may have been cancelled to make room.
     pub(crate) cancels: bool,

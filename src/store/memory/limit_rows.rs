@@ -24,8 +24,9 @@ pub(super) struct Limits {
     /// Those that wait or have waited, and have not started since: when they may come back, or
     /// since when they wait.
     pub(super) put_off: BTreeMap<EventId, Timestamp>,
-    /// Limits of which a claim has called events back: those are to be woken.
-    pub(super) called_back: BTreeSet<HeldLimit>,
+    /// Limits that have room for others after a claim, or of which it has called events back: those
+    /// are to be woken.
+    pub(super) to_wake: BTreeSet<HeldLimit>,
 }
 
 /// What an event waits for.

@@ -71,6 +71,12 @@ impl Tables {
         self.woken_and_late(held).0
     }
 
+    /// The limit at which a place is still kept for an event that has come, if others wait there.
+    pub(super) fn left_to_others(&self, wait: &Wait) -> Option<HeldLimit> {
+        let is_kept = wait.woken_at.is_some_and(|at| at > self.now - WAKE_KEPT);
+        (is_kept && !self.line(&wait.held).is_empty()).then(|| wait.held.clone())
+    }
+
     /// The events that wait without having been told to come, in their order.
     pub(super) fn line(&self, held: &HeldLimit) -> BTreeSet<(Timestamp, EventId)> {
         let waits = self.waits_of(held).filter(|(_, wait)| wait.woken_at.is_none());

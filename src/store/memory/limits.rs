@@ -50,7 +50,7 @@ impl Ask {
 }
 
 impl Tables {
-    /// Also returns limits of which others are to be woken, beside those that claims name.
+    /// Also returns limits of which others are to be woken.
     pub(in crate::store) fn claim_limited(
         &mut self,
         notifications: &[Notification],
@@ -58,7 +58,7 @@ impl Tables {
         worker: Option<&Name>,
     ) -> Result<(Vec<LimitedClaim>, Vec<HeldLimit>), StoreError> {
         let claims = notifications.iter().map(|one| self.claim_limited_one(*one, limits, worker)).collect();
-        Ok((claims, std::mem::take(&mut self.limits.called_back).into_iter().collect()))
+        Ok((claims, std::mem::take(&mut self.limits.to_wake).into_iter().collect()))
     }
 
     fn claim_limited_one(
@@ -74,7 +74,7 @@ impl Tables {
         let is_new = row.claims == 0 && !self.limits.put_off.contains_key(&id);
         for (held, _) in &named {
             if self.heed_rate(held) {
-                self.limits.called_back.insert(held.clone());
+                self.limits.to_wake.insert(held.clone());
             }
         }
         let ask = Ask { id, named, wait: self.limits.waits.get(&id).cloned(), is_new };
@@ -190,13 +190,10 @@ impl Tables {
         if let Some(start) = start.filter(|_| inherited.is_none()) {
             self.lengthen_line(held, start);
         }
-        let left = ask.wait.clone().filter(|wait| wait.woken_at.is_some()).map(|wait| wait.held);
-        let answer = self.put_off(ask, held, inherited.or(start), ask.is_paid());
-        match (answer, left) {
-            (LimitedClaim::Full(_), Some(left)) if left != *held => LimitedClaim::Room(left),
-            (LimitedClaim::Full(_), _) if *has_room => LimitedClaim::Room(held.clone()),
-            (answer, _) => answer,
-        }
+        // What was kept for it may be for others, whether it waits now for a place or for a time.
+        let left = ask.wait.as_ref().and_then(|wait| self.left_to_others(wait));
+        self.limits.to_wake.extend(left.into_iter().chain(has_room.then(|| held.clone())));
+        self.put_off(ask, held, inherited.or(start), ask.is_paid())
     }
 
     /// Writes what an event waits for. In the same line it keeps its place.

@@ -27,9 +27,7 @@ impl Store {
             Backing::Memory(memory) => {
                 let (claims, room) =
                     memory.tables().claim_limited(notifications, limits, self.worker.as_deref())?;
-                let waits =
-                    |claim: &LimitedClaim| matches!(claim, LimitedClaim::Full(_) | LimitedClaim::Room(_));
-                let cancels = claims.iter().any(waits);
+                let cancels = claims.iter().any(|claim| matches!(claim, LimitedClaim::Full(_)));
                 Ok(LimitedClaims { claims, room, cancels })
             }
         }

@@ -53,8 +53,7 @@ impl Table {
         let claims = self.ask(notifications).await.into_iter();
         let made = claims.filter_map(|claim| match claim {
             LimitedClaim::Claimed(event) => Some(*event),
-            LimitedClaim::Full(_) | LimitedClaim::Room(_) => None,
-            LimitedClaim::Later(_) | LimitedClaim::Not => None,
+            LimitedClaim::Full(_) | LimitedClaim::Later(_) | LimitedClaim::Not => None,
         });
         made.collect()
     }
@@ -108,7 +107,7 @@ impl Table {
                             again.extend(self.complete_and_wake(&event).await);
                             work.lock().await.1 += 1;
                         }
-                        LimitedClaim::Full(_) | LimitedClaim::Room(_) => {}
+                        LimitedClaim::Full(_) => {}
                         LimitedClaim::Later(_) | LimitedClaim::Not => again.push(notification),
                     }
                 }

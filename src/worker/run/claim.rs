@@ -88,10 +88,7 @@ impl Run<'_> {
     async fn claim_limited(&self, key: Option<String>, alone: SoloClaim) -> Result<Claiming, RunEnd> {
         let sent = Instant::now();
         let answer = self.runner.statements.claim_limited(self.notification, key, alone).await;
-        let LimitedAnswer { claim, mut room, cancels } = answer.map_err(RunEnd::Failed)?;
-        if let LimitedClaim::Room(limit) = &claim {
-            room.push(limit.clone());
-        }
+        let LimitedAnswer { claim, room, cancels } = answer.map_err(RunEnd::Failed)?;
         // First of all, so that a claim that was made is renewed.
         let claiming = match claim {
             LimitedClaim::Claimed(event) => Claiming::Held(self.hold(event, sent)),
@@ -99,7 +96,6 @@ impl Run<'_> {
                 tracing::debug!(limit, "the limit is full: the event waits for a place");
                 Claiming::Limited(None)
             }
-            LimitedClaim::Room(_) => Claiming::Limited(None),
             LimitedClaim::Later(left) => Claiming::Limited(Some(left)),
             LimitedClaim::Not => Claiming::Failed,
         };

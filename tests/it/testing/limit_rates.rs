@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeq::limits::{NewLimit, Rate};
+use wakeq::limits::{NewLimit, OnFull, Rate};
 use wakeq::testing::TestKit;
 use wakeq::{Actor, CanvasId, Event};
 
@@ -38,6 +38,36 @@ async fn events_start_at_the_rate_of_their_key() {
     starts_at_its_rate(TestKit::new()).await;
     let (_stage, kit) = on_postgres().await;
     starts_at_its_rate(kit).await;
+}
+
+/// An event that was told to come for a place, and has to wait for a rate then, leaves the place to
+/// the one behind it, and a newcomer finds nobody that it could replace.
+async fn leaves_its_place_for_a_rate(kit: TestKit) {
+    let kit = syncing(kit);
+    let one = NewLimit { concurrency: Some(1), ..NewLimit::default() };
+    let slowly = NewLimit { rate: Some(Rate::new(1, KILO / 10)), ..NewLimit::default() };
+    kit.limit("place", one).await.unwrap();
+    kit.limit("rate", slowly).await.unwrap();
+    let running = kit.start_elsewhere(event(&["place"])).await.unwrap();
+    let both = kit.emit(event(&["place", "rate"])).await.unwrap().id;
+    kit.advance(KILO / 1000).await.unwrap();
+    let behind = kit.emit(event(&["place"])).await.unwrap().id;
+    assert_eq!(kit.drain().await.unwrap().limited, 2);
+    let paid = kit.start_elsewhere(event(&["rate"])).await.unwrap();
+    kit.limit("place", NewLimit { on_full: OnFull::Replace, ..one }).await.unwrap();
+    running.complete().await.unwrap();
+    let newcomer = kit.emit(event(&["place"])).await.unwrap().id;
+    let drained = kit.drain().await.unwrap();
+    assert_eq!(ran(&drained), [behind, newcomer], "{drained}");
+    paid.complete().await.unwrap();
+    assert_eq!(ran(&kit.drain_for(KILO / 5).await.unwrap()), [both]);
+}
+
+#[tokio::test]
+async fn a_place_is_not_kept_for_what_waits_for_a_rate() {
+    leaves_its_place_for_a_rate(TestKit::new()).await;
+    let (_stage, kit) = on_postgres().await;
+    leaves_its_place_for_a_rate(kit).await;
 }
 
 /// Another rate counts at once, also for what the rate before has told to come later. That of
