@@ -68,13 +68,25 @@ pub(super) struct ConnectionPermit {
     share: Arc<CanvasPermits>,
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
-    /// The permit to read, and since when it is held if it may be withheld afterwards.
-    reads: Option<(OwnedSemaphorePermit, Option<Instant>)>,
+    /// The permit to read, which may be withheld afterwards if another canvas uses this process.
+    reads: Option<OwnedSemaphorePermit>,
+    is_contended: bool,
+    /// Since when there is a connection.
+    since: Option<Instant>,
+}
+
+impl ConnectionPermit {
+    /// With the connection at hand: the canvas pays for the time in which it holds that, and not
+    /// for the time in which others kept it waiting.
+    pub(super) fn begun(mut self) -> Self {
+        self.since = self.is_contended.then(Instant::now);
+        self
+    }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let Some((turn, Some(since))) = self.reads.take() else { return };
+        let (Some(turn), Some(since)) = (self.reads.take(), self.since) else { return };
         let excess = since.elapsed().saturating_sub(SHORT);
         if excess.is_zero() {
             return;
@@ -110,11 +122,10 @@ impl ConnectionPermits {
         let share = self.of(canvas);
         // The semaphores are never closed. Only requests with a permit of their own canvas wait for
         // the shared ones.
-        let turn = if reads { Some(Arc::clone(&share.reads).acquire_owned().await.ok()?) } else { None };
+        let reads = if reads { Some(Arc::clone(&share.reads).acquire_owned().await.ok()?) } else { None };
         let own = Arc::clone(&share.permits).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        let reads = turn.map(|turn| (turn, is_contended.then(Instant::now)));
-        Some(ConnectionPermit { share, _own: own, _all: all, reads })
+        Some(ConnectionPermit { share, _own: own, _all: all, reads, is_contended, since: None })
     }
 
     fn of(&self, canvas: CanvasId) -> Arc<CanvasPermits> {
@@ -148,7 +159,7 @@ mod tests {
 
     async fn take_to(permits: &ConnectionPermits, canvas: u128, reads: bool) -> Option<ConnectionPermit> {
         let purpose = Purpose { canvas: CanvasId(Uuid::from_u128(canvas)), reads, is_contended: true };
-        FOR.scope(purpose, permits.take()).await
+        FOR.scope(purpose, permits.take()).await.map(ConnectionPermit::begun)
     }
 
     #[tokio::test(start_paused = true)]
@@ -157,7 +168,7 @@ mod tests {
         let alone = Purpose { canvas: CanvasId(Uuid::from_u128(1)), reads: true, is_contended: false };
         let begun = Instant::now();
         for _ in 0..2 {
-            let held = FOR.scope(alone, permits.take()).await.unwrap();
+            let held = FOR.scope(alone, permits.take()).await.unwrap().begun();
             tokio::time::sleep(Duration::from_millis(500)).await;
             drop(held);
         }
@@ -199,6 +210,20 @@ mod tests {
         // Seven times 20 ms, less the twentieth of the time that it has saved meanwhile.
         assert_eq!(begun.elapsed().as_millis(), 29 + 130);
         drop(take_to(&permits, 1, true).now_or_never().flatten().expect("a short one does not rest"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_for_a_connection_is_not_paid_for() {
+        let permits = ConnectionPermits::new(3);
+        let canvas = CanvasId(Uuid::from_u128(1));
+        permits.savings.spend(canvas, Duration::from_secs(3_600));
+        let purpose = Purpose { canvas, reads: true, is_contended: true };
+        for gets_one in [true, false] {
+            let permit = FOR.scope(purpose, permits.take()).now_or_never().flatten().expect("none rests");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(if gets_one { permit.begun() } else { permit });
+        }
+        drop(take_to(&permits, 1, true).now_or_never().flatten().expect("none rests"));
     }
 
     /// As those of somebody who opens a page.

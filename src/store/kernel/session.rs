@@ -276,7 +276,7 @@ impl Store {
         } else {
             Session::of(&self.pool, self.config.statement_timeout).await?
         };
-        session.permit = permit;
+        session.permit = permit.map(ConnectionPermit::begun);
         Ok(session)
     }
 
