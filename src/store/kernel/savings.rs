@@ -13,7 +13,8 @@ use crate::event::CanvasId;
 /// How much a canvas saves at most, and which part of the time.
 const MOST: Duration = Duration::from_secs(3);
 const PART: u32 = 20;
-/// How many canvases are remembered: one that is forgotten has saved all.
+/// How many canvases are remembered. One that is forgotten has saved all, so those that have saved
+/// most are forgotten first.
 const REMEMBERED_MAX: usize = 1_000;
 
 /// The savings of all canvases.
@@ -41,7 +42,10 @@ impl Savings {
         if canvases.len() >= REMEMBERED_MAX && !canvases.contains_key(&canvas) {
             canvases.retain(|_, saved| saved.now() < MOST);
             if canvases.len() >= REMEMBERED_MAX {
-                canvases.clear();
+                let mut remembered: Vec<_> = canvases.drain().collect();
+                remembered.sort_by_cached_key(|(_, saved)| saved.now());
+                remembered.truncate(REMEMBERED_MAX / 2);
+                canvases.extend(remembered);
             }
         }
         canvases.insert(canvas, Saved { left: left.saturating_sub(wanted), at: Instant::now() });
@@ -74,9 +78,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn few_canvases_are_remembered() {
         let savings = Savings::default();
-        for number in 0..3 * REMEMBERED_MAX as u128 {
+        savings.spend(canvas(0), MOST);
+        for number in 1..3 * REMEMBERED_MAX as u128 {
             savings.spend(canvas(number), Duration::from_millis(1));
         }
         assert!(savings.0.lock().unwrap().len() <= REMEMBERED_MAX);
+        assert_eq!(savings.spend(canvas(0), MOST), MOST, "who has spent most is not forgotten");
     }
 }
