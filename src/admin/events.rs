@@ -218,16 +218,15 @@ impl Admin {
             ));
         }
         let id = self.own_id(canvas, id).await?;
-        let limit = self.waited_for(canvas, id, self.found(id).await?.as_ref()).await?;
         let (outcome, moved) = self.store.set_due(canvas, id, due, actor).await?;
-        let Some(MovedDue { due, is_soon }) = moved else {
+        let Some(MovedDue { due, is_soon, left }) = moved else {
             return Err(match outcome {
                 CommandOutcome::Done | CommandOutcome::Missing => AdminError::HasEnded(id),
                 CommandOutcome::Runs => AdminError::NotWaiting(id),
             });
         };
         // A place that was kept for it is another's now.
-        self.wake_at_limits(limit.as_slice(), &[]).await;
+        self.wake_at_limits(left.as_slice(), &[]).await;
         // Later ones are notified of by their promises, as those that were emitted with a delay.
         if is_soon {
             self.publish(&[Notification::new(id, canvas)]).await;

@@ -28,11 +28,13 @@ pub(crate) struct PurgedPage {
 }
 
 /// When an event is due that was given another time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MovedDue {
     pub(crate) due: Timestamp,
     /// Whether that is within the horizon, so that it has to be notified of now.
     pub(crate) is_soon: bool,
+    /// The limit at which a place was kept for it, where others have room now.
+    pub(crate) left: Option<HeldLimit>,
 }
 
 impl CommandOutcome {
@@ -160,8 +162,9 @@ impl Sql<'_> {
                     where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
                 returning id, canvas_id, module, name, delay_until
                ), left_line as (
-                   delete from wakeq.limit_waits
-                    where event_id = any (array(select id from moved where delay_until > now()))
+                   delete from wakeq.limit_waits w
+                    where w.event_id = any (array(select id from moved where delay_until > now()))
+                returning case when w.woken_at is not null then w.canvas_id || '/' || w.name end as room
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
                    select canvas_id, $8, 'set-due', module, name, id, 'done', $9,
@@ -170,6 +173,7 @@ impl Sql<'_> {
                )
                select (select delay_until from moved) as due,
                       coalesce((select delay_until <= now() + $6::interval from moved), false) as "is_soon!",
+                      (select room from left_line) as "room?",
                       exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!""#,
             id.0,
             canvas.0,
@@ -183,7 +187,8 @@ impl Sql<'_> {
             actor.credential_id()
         );
         let row = self.session().await?.one("change when an event is due", query).await?;
-        let moved = row.due.map(|due| MovedDue { due, is_soon: row.is_soon });
+        let left = row.room.as_deref().and_then(HeldLimit::parse);
+        let moved = row.due.map(|due| MovedDue { due, is_soon: row.is_soon, left });
         Ok((CommandOutcome::of(moved.is_some(), row.there), moved))
     }
 

@@ -183,6 +183,7 @@ impl Tables {
         let due = due.at(self.now).max(self.now);
         let notify_at = self.wake_at(due, self.timing.grace);
         let is_soon = due <= self.now + self.timing.horizon;
+        let mut left = None;
         if outcome == CommandOutcome::Done
             && let Some(row) = self.events.get_mut(&id)
         {
@@ -190,10 +191,11 @@ impl Tables {
             row.notify_at = Some(notify_at);
             row.probes = 0;
             if due > self.now {
-                self.limits.waits.remove(&id);
+                let told = self.limits.waits.remove(&id).filter(|wait| wait.woken_at.is_some());
+                left = told.map(|wait| wait.held);
                 self.limits.put_off.remove(&id);
             }
-            return Ok((outcome, Some(MovedDue { due, is_soon })));
+            return Ok((outcome, Some(MovedDue { due, is_soon, left })));
         }
         Ok((outcome, None))
     }

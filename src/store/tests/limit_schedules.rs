@@ -92,6 +92,28 @@ async fn the_start_of_what_is_gone_is_the_next_one_s() {
     }
 }
 
+/// The statement that makes a woken event due later says where others have its place.
+#[tokio::test]
+async fn what_is_made_due_later_says_what_place_it_leaves() {
+    let table = Table::new().await;
+    let mut told = Vec::new();
+    for canvas in [MANY, FEW] {
+        table.limit(canvas, "a", places(1)).await;
+        let events = table.add_keyed(canvas, &["a"], 3).await;
+        let running = table.claim_some(&events).await;
+        assert_eq!(table.complete_and_wake(&running[0]).await, events[1..2]);
+        told.push(events);
+    }
+    let left = async |event: Notification, due| {
+        let set = table.store.set_due(event.canvas, event.id, due, &tester()).await.unwrap();
+        set.1.expect("it waits").left
+    };
+    let later = Due::After(HOUR);
+    assert_eq!(left(told[0][1], later).await, Some(of_key(MANY, "a")));
+    assert_eq!(left(told[0][2], later).await, None, "nobody has told it to come");
+    assert_eq!(left(told[1][1], Due::Now).await, None, "it may come at once");
+}
+
 /// What has ended leaves its place at once, also if another place is kept for an event that was
 /// woken and is on its way.
 #[tokio::test]
