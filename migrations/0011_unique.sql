@@ -363,23 +363,24 @@ end
 $$;
 
 -- Refuses events with chosen ids that were emitted for other handlers, the first one of them. The
--- insert before this has found the ids known, and has waited for those that had them.
+-- insert before this has found the ids known, and has waited for those that had them. The session of
+-- a caller may keep a plan from when the tables were empty.
 create function wakeq.check_repeats(canvases uuid[], ids uuid[], modules text[], names text[]) returns void
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     taken record;
 begin
     select asked.id, known.module, known.name into taken
       from unnest(canvases, ids, modules, names) with ordinality as asked (canvas_id, id, module, name, position)
            cross join lateral (
-               select e.module::text, e.name::text from wakeq.events_v2 e
-                where e.id = asked.id and e.canvas_id = asked.canvas_id
-               union all
-               select d.module::text, d.name::text from wakeq.dead_events d
-                where d.id = asked.id and d.canvas_id = asked.canvas_id
-               union all
-               select i.module::text, i.name::text from wakeq.emitted_ids i
-                where i.id = asked.id and i.canvas_id = asked.canvas_id) as known (module, name)
+               (select e.module::text, e.name::text from wakeq.events_v2 e
+                 where e.id = asked.id and e.canvas_id = asked.canvas_id offset 0)
+                union all
+               (select d.module::text, d.name::text from wakeq.dead_events d
+                 where d.id = asked.id and d.canvas_id = asked.canvas_id offset 0)
+                union all
+               (select i.module::text, i.name::text from wakeq.emitted_ids i
+                 where i.id = asked.id and i.canvas_id = asked.canvas_id offset 0)) as known (module, name)
      where known.module <> asked.module or known.name <> asked.name
      order by asked.position limit 1;
     if found then

@@ -212,10 +212,10 @@ pub(in crate::store) async fn add_all(
     Ok(inserted)
 }
 
-/// The most statements that a transaction has: begin, objects, repeats, log, pages (chosen ids on
-/// objects take three each), commit. Each has its own time limit.
+/// The most statements that a transaction has: begin, objects, log, pages (chosen ids on objects
+/// take three each, and repeats one), commit. Each has its own time limit.
 pub fn statements(events: &[NewEvent]) -> usize {
     let pages = pages(&(0..events.len()).collect::<Vec<_>>(), events).len();
     let logged = if events.iter().any(|event| event.logged.is_some()) { LOG_STATEMENTS } else { 0 };
-    3 + chains::STATEMENTS + logged + (3 + logged) * pages
+    2 + chains::STATEMENTS + logged + (4 + logged) * pages
 }

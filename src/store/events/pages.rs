@@ -3,7 +3,7 @@
 use crate::event::NewEvent;
 
 /// Maximum number of rows in one statement.
-const PAGE: usize = 1000;
+pub(super) const PAGE: usize = 1000;
 /// Maximum bytes of values in one statement.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 

@@ -3,6 +3,7 @@
 
 use sqlx::postgres::PgConnection;
 
+use super::pages::PAGE;
 use crate::event::NewEvent;
 
 /// Fails if one of these events, whose chosen ids are known, is for another handler than the event
@@ -11,9 +12,13 @@ pub(super) async fn check_repeats(
     connection: &mut PgConnection,
     known: Vec<&NewEvent>,
 ) -> Result<(), sqlx::Error> {
-    if known.is_empty() {
-        return Ok(());
+    for page in known.chunks(PAGE) {
+        check_page(&mut *connection, page).await?;
     }
+    Ok(())
+}
+
+async fn check_page(connection: &mut PgConnection, known: &[&NewEvent]) -> Result<(), sqlx::Error> {
     let (mut canvases, mut ids) = (Vec::with_capacity(known.len()), Vec::with_capacity(known.len()));
     let (mut modules, mut names) = (Vec::with_capacity(known.len()), Vec::with_capacity(known.len()));
     for event in known {

@@ -152,6 +152,32 @@ async fn no_table_is_read_whole_to_be_hashed() {
     .await;
 }
 
+/// Who emits in SQL has none of a store's settings, and may have called a function while the tables
+/// were empty: the session keeps the plan.
+#[tokio::test]
+async fn repeats_are_found_by_their_ids_in_the_session_of_a_caller() {
+    let table = table().await;
+    for name in ["events_v2", "dead_events", "emitted_ids"] {
+        change(&table, format!("vacuum (analyze) wakeq.{name}")).await;
+    }
+    let mut session = table.pool.acquire().await.unwrap();
+    let check = "explain (analyze, buffers, timing off, format json)
+                 select wakeq.check_repeats(array_agg(c), array_agg(gen_random_uuid()), array_agg('WORKER'::text),
+                                            array_agg('h1'::text))
+                   from generate_series(1, 10), (values ('00000000-0000-0000-0000-000000000000'::uuid)) as canvas (c)";
+    for _ in 0..10 {
+        sqlx::query(check).execute(&mut *session).await.unwrap();
+    }
+    table.run(ADD).await;
+    fill(&table, OTHER_ROWS).await;
+    let row: PgRow = sqlx::query(check).fetch_one(&mut *session).await.unwrap();
+    let plan: String = row.try_get_unchecked(0).unwrap();
+    let plan = serde_json::from_str::<Value>(&plan).unwrap();
+    let read = |key: &str| plan[0]["Plan"][key].as_u64().unwrap();
+    let pages = read("Shared Hit Blocks") + read("Shared Read Blocks");
+    assert!(pages <= PAGES_MAX, "{pages} pages");
+}
+
 /// Adds the events, and looks at the generic plan of every statement and at what it reads.
 async fn check(table: &Table) {
     table.run(ADD).await;

@@ -160,13 +160,14 @@ pub(super) const FEW_ROWS: [&str; 4] = ["log_seq", "log_partitioning", "queues",
 pub(super) const HASHED: [&str; 1] = ["access_keys"];
 
 /// What a statement that is about events contains, or calls.
-pub(super) const ABOUT_EVENTS: [&str; 14] = [
+pub(super) const ABOUT_EVENTS: [&str; 15] = [
     "wakeq.events_v2",
     "wakeq.take_turns",
     "wakeq.pull_turns",
     "wakeq.lease_events",
     "wakeq.has_leasable",
     "wakeq.write_unique",
+    "wakeq.check_repeats",
     "wakeq.announce(",
     "wakeq.recall_held",
     "wakeq.enter_due",
