@@ -207,8 +207,8 @@ impl Store {
     /// Extends a lease that stands to this long from now; returns when it ends, by the database's
     /// clock, and whether somebody has cancelled the event.
     ///
-    /// The first extension after that leaves the program its grace at most, and no later one moves
-    /// the end.
+    /// The first extension after that leaves the program its grace, or what the lease had left if
+    /// that is less, whatever it asks for. No later one moves the end.
     pub(crate) async fn extend_lease(
         &self,
         (canvas, claim): (CanvasId, Claim),
@@ -217,7 +217,7 @@ impl Store {
         let query = sqlx::query!(
             r#"update wakeq.events_v2
                   set locked_at = case when cancelled_by is null then clock_timestamp() + ($4::interval - $5::interval)
-                                       else least(locked_at, clock_timestamp() + (least($4, $6::interval) - $5)) end
+                                       else least(locked_at, clock_timestamp() + ($6::interval - $5)) end
                 where id = $1 and canvas_id = $2 and claims::bigint << 32 | nonce = $3 and locked_at >= clock_timestamp() - $5::interval
             returning locked_at + $5::interval as "until!", cancelled_by is not null as "is_cancelled!""#,
             claim.id.0,
