@@ -363,7 +363,8 @@ async fn attempts_are_thinned_out() {
 }
 
 /// A failed attempt is a claim and a retry, whose statement also notes it. Both ways are measured
-/// in turns, alone and as many in a statement as under load.
+/// in turns, alone and as many in a statement as under load. The quickest rounds are compared, since
+/// whatever else a machine does makes some of them slower.
 #[tokio::test]
 #[ignore = "measures for a minute: `cargo xtask chaos` runs it"]
 async fn a_noted_attempt_costs_at_most_a_third_more() {
@@ -384,10 +385,8 @@ async fn a_noted_attempt_costs_at_most_a_third_more() {
                 took[usize::from(is_noted)].push(began.elapsed());
             }
         }
-        let [plain_us, noted_us] = took.map(|mut rounds| {
-            rounds.sort_unstable();
-            rounds[ROUNDS / 2].as_secs_f64() * 1e6 / FAILING as f64
-        });
+        let [plain_us, noted_us] =
+            took.map(|rounds| rounds.iter().min().unwrap().as_secs_f64() * 1e6 / FAILING as f64);
         let ratio = noted_us / plain_us;
         println!(
             "    a failed attempt, {together} in a statement: {noted_us:.0} µs, not noted {plain_us:.0} µs: {ratio:.2} times"

@@ -121,8 +121,10 @@ async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
     let alone = async { while next_after_a_long_one().await >= rest {} };
     tokio::time::timeout(TIMEOUT, alone).await.expect("nothing rests for nobody's sake");
     service.get("/handlers").await.json();
-    // What it has saved is used up first.
-    let beside = async { while next_after_a_long_one().await < rest {} };
+    let beside = async {
+        // What it has saved is used up first. A single long wait may be the machine's doing.
+        while next_after_a_long_one().await < rest || next_after_a_long_one().await < rest {}
+    };
     tokio::time::timeout(TIMEOUT, beside).await.expect("whoever reads without end rests beside a neighbour");
     service.stop().await;
 }

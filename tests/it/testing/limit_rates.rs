@@ -75,7 +75,7 @@ async fn a_place_is_not_kept_for_what_waits_for_a_rate() {
 async fn starts_at_another_rate(kit: TestKit) {
     let (kit, ada) = (syncing(kit), Actor::admin("ada"));
     let every = |period| NewLimit { rate: Some(Rate::new(1, period)), ..NewLimit::default() };
-    let slowly = every(Duration::from_secs(50));
+    let slowly = every(KILO / 10);
     let emit_three = async |key: &str, canvas| {
         kit.admin().put_limit(canvas, &key.parse().unwrap(), &slowly, &ada).await.unwrap();
         let mut ids = Vec::new();
@@ -86,7 +86,7 @@ async fn starts_at_another_rate(kit: TestKit) {
         assert_eq!(ran(&kit.drain().await.unwrap()), ids[..1], "{key}");
         ids
     };
-    for (key, then) in [("faster", KILO / 100), ("slower", KILO)] {
+    for (key, then) in [("faster", KILO / 20), ("slower", KILO)] {
         let ids = emit_three(key, CanvasId::DEFAULT).await;
         kit.limit(key, every(then)).await.unwrap();
         for id in &ids[1..] {
