@@ -16,7 +16,7 @@ use wakeq::internals::LimitDepth;
 use wakeq::internals::telemetry::{self, HandlerGauge, LimitGauge, QueueGauge};
 use wakeq::log::LogAppender;
 use wakeq::queues::QueueDepth;
-use wakeq::{HandlerScope, Store, StoreError};
+use wakeq::{CanvasId, HandlerScope, Store, StoreError};
 use wakeq_streams::internals::telemetry::{GroupGauges, GroupsGauge};
 
 /// How long a result is used, and how long to wait after a failure.
@@ -59,8 +59,8 @@ struct Poller {
     store: Store,
     runtime: Handle,
     snapshot: Mutex<Snapshot>,
-    /// Held during a query.
-    querying: tokio::sync::Mutex<()>,
+    /// Held during a query. From which canvas on the next one reads which handlers are registered.
+    querying: tokio::sync::Mutex<CanvasId>,
 }
 
 #[derive(Default)]
@@ -81,7 +81,7 @@ impl Observer {
             store: store.clone(),
             runtime: Handle::current(),
             snapshot: Mutex::default(),
-            querying: tokio::sync::Mutex::default(),
+            querying: tokio::sync::Mutex::new(CanvasId::DEFAULT),
         });
         let [of_handlers, of_halted, of_queues, of_log, of_pool] = [&poller; 5].map(Arc::downgrade);
         let gauges = telemetry::Gauges::over(
@@ -187,12 +187,15 @@ impl Poller {
     }
 
     async fn refresh(&self) {
-        let _querying = self.querying.lock().await;
+        let mut from = self.querying.lock().await;
         if self.is_fresh() {
             return;
         }
-        match self.store.registered_handlers().await {
-            Ok(handlers) => telemetry::name_registered(&handlers),
+        match self.store.registered_handlers(*from).await {
+            Ok((handlers, next)) => {
+                telemetry::name_registered(&handlers);
+                *from = next;
+            }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, "the registered handlers are not known, and metrics may not name them");

@@ -238,3 +238,25 @@ async fn workers_leave_the_events_alone() {
     let split = table.store.split_pulled(&told).await.unwrap();
     assert_eq!((split.workers.len(), split.pulled.len()), (1, 0));
 }
+
+/// However many handlers some canvases have, all of them are read in turn.
+#[tokio::test]
+async fn no_canvas_hides_the_registered_handlers_of_others() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.pulled_handlers
+                 (canvas_id, module, name, retries, delay_ms, factor, delay_max_ms, halts, created_by, updated_by)
+             select ('00000000-0000-0000-0000-' || lpad(c::text, 12, '0'))::uuid, 'WORKER', 'h' || n, 0, 0, 1, 0, false,
+                    'test', 'test'
+               from generate_series(1, 30) c, generate_series(1, 110) n",
+        )
+        .await;
+    let canvases =
+        |handlers: &[HandlerScope]| handlers.iter().map(|scope| scope.canvas).collect::<HashSet<_>>();
+    let (first, next) = table.store.registered_handlers(CanvasId::DEFAULT).await.unwrap();
+    assert_eq!((first.len(), canvases(&first).len()), (2_000, 20), "a hundred of each");
+    let (others, again) = table.store.registered_handlers(next).await.unwrap();
+    assert_eq!(canvases(&others).len(), 30, "from the twentieth on, and then from the first");
+    assert_eq!(again, next);
+}
