@@ -172,8 +172,8 @@ impl Sql<'_> {
             limits.losses_below,
             limits.value_max,
             self.worker() as _,
-            hashes.map(|hashes| hashes.sorted.as_slice()),
-            hashes.map_or(0, |hashes| hashes.seed)
+            hashes.as_ref().map(|hashes| hashes.sorted.as_slice()),
+            hashes.as_ref().map_or(0, |hashes| hashes.seed)
         );
         self.session().await?.all("claim events", query).await
     }

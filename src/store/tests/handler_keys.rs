@@ -50,3 +50,16 @@ async fn a_hashed_handler_is_of_the_named_canvas() {
     let claimed = table.store.claim(&told(&[theirs]), &limits).await.unwrap();
     assert!(matches!(claimed[..], [None]), "{claimed:?}");
 }
+
+/// The next server of a process that lives on may make other hashes.
+#[tokio::test]
+async fn hashes_of_another_server_are_made_again() {
+    let table = Table::new().await;
+    let names: Vec<String> = (0..100).map(|number| format!("WORKER/h{number}/_")).collect();
+    let limits = ClaimLimits { handlers: names.into(), ..limits() };
+    for at in 0..3 {
+        let told = told(&table.add_for(1, "h7").await);
+        assert!(matches!(table.store.claim(&told, &limits).await.unwrap()[..], [Some(_)]), "claim {at}");
+        limits.handlers.outdate().await;
+    }
+}
