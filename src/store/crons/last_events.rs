@@ -60,8 +60,9 @@ impl LastEventRow {
 }
 
 impl Store {
-    /// What became of these events of crons of a canvas, in one snapshot: at most three rows are
-    /// looked up for each, by primary keys.
+    /// What became of these events of crons of a canvas, in one snapshot. Each is looked up by its
+    /// id among those that are left, then the dead and then the ended ones. Of one that is left,
+    /// the rules on its handler and what it waits for are looked up as well.
     pub(crate) async fn last_events(
         &self,
         canvas: CanvasId,

@@ -14,8 +14,8 @@ use crate::event::CanvasId;
 
 /// How long a read may hold a connection. What it takes longer is taken from the canvas's
 /// [`Savings`]. If they are used up, its permit to read is withheld for `REST` times the excess, up
-/// to `REST_MAX`: a canvas that reads without end keeps Postgres busy for an eighth of the time per
-/// permit. Only applies while another canvas uses this process.
+/// to `REST_MAX`: a canvas that reads without end keeps Postgres busy for a sixth of the time per
+/// permit, since it saves meanwhile. Only applies while another canvas uses this process.
 const SHORT: Duration = Duration::from_millis(5);
 const REST: u32 = 7;
 const REST_MAX: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! Limits in the kit's tables and on Postgres: the same steps with the same answers, and how tests
 //! of limits read.
 //!
-//! Moments are whole kiloseconds, so that a slow machine does not matter.
+//! Where a clock decides, moments are far apart, so that a slow machine does not matter.
 
 use std::time::Duration;
 
