@@ -32,7 +32,8 @@ $$;
 
 -- Wakes events that wait for one limit, in their order. One whose row somebody has locked is told
 -- as well, without a word in the tables: it stays in the line, and its claim is tried until the
--- lock is gone. It takes nothing from the next one, as the lock may be that of its end.
+-- lock is gone. It takes nothing from the next one, as the lock may be that of its end. One that
+-- was called back is not due before the time that it was given, and asks again then.
 create function wakeq.wake_limit(canvas uuid, counted text, lease interval, grace interval, ended uuid[])
 returns table (id uuid, canvas_id uuid) language plpgsql volatile as $$
 #variable_conflict use_column
