@@ -328,7 +328,7 @@ impl Dice {
     }
 
     fn limit(&mut self) -> NewLimit {
-        let on_full = [OnFull::Wait, OnFull::Wait, OnFull::Wait, OnFull::Drop];
+        let on_full = [OnFull::Wait, OnFull::Wait, OnFull::Replace, OnFull::Drop];
         full(1 + self.below(2) as u32, self.one_of(&on_full))
     }
 }

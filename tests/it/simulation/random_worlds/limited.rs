@@ -113,7 +113,8 @@ impl Simulation {
 fn paced(dice: &mut Dice, places: Option<usize>) -> Limit {
     let interval = Duration::from_secs(dice.one_of(&[1, 20, 120]));
     let rate = Some(Pace { interval, burst: 1 + dice.below(3) as u32 });
-    Limit { concurrency: places, rate, on_full: OnFull::Wait }
+    let on_full = if places.is_some() { on_full(dice) } else { OnFull::Wait };
+    Limit { concurrency: places, rate, on_full }
 }
 
 fn on_full(dice: &mut Dice) -> OnFull {
