@@ -210,9 +210,12 @@ impl Checkup {
     }
 }
 
-/// When a process has looked last, and what that has come to: nothing, if it took too long.
+/// The last look of a process, if there was one.
 #[derive(Default)]
-struct LastLook(Arc<Mutex<Option<(Instant, Option<Report>)>>>);
+struct LastLook(Arc<Mutex<Option<Looked>>>);
+
+/// When a look began, and what it has come to: nothing, if it took too long.
+type Looked = (Instant, Option<Report>);
 
 impl LastLook {
     /// What the last look has come to, as long as it is fresh, or else another one. Those who ask

@@ -53,6 +53,7 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -100,9 +101,9 @@ mod tests {
         let tries = &AtomicU32::new(0);
         let after = |refusals, code| {
             tries.store(0, Ordering::Relaxed);
-            past_locks(async move || {
+            past_locks(move || {
                 let before = tries.fetch_add(1, Ordering::Relaxed);
-                if before < refusals { Err(refused(code)) } else { Ok(before) }
+                ready(if before < refusals { Err(refused(code)) } else { Ok(before) })
             })
         };
         assert_eq!(after(LOCK_TRIES - 1, "55P03").await.unwrap(), LOCK_TRIES - 1);

@@ -89,7 +89,8 @@ impl TestKit {
         let silent = Queue::new(store.clone(), Arc::new(NoNotifier), QueueConfig::default());
         let id = silent.emit(event).await?.id;
         let notification = Notification::new(id, address.scope.canvas);
-        let LimitedClaims { claims, room, .. } = store.claim_limited(&[notification], &only(&address)).await?;
+        let LimitedClaims { claims, room, .. } =
+            store.claim_limited(&[notification], &only(&address)).await?;
         self.notifier().publish(&store.wake_waiting(&room).await?).await?;
         match claims.into_iter().next() {
             Some(LimitedClaim::Claimed(event)) if !event.is_cancelled => {

@@ -267,7 +267,8 @@ impl Delivery {
         self.tally.pending -= 1;
         self.tally.bytes -= self.slots[at].size as usize;
         if self.tally.oldest == Some(at) {
-            self.tally.oldest = self.since(at).skip(1).find(|later| self.slots[*later].is_pending());
+            let next = self.since(at).skip(1).find(|later| self.slots[*later].is_pending());
+            self.tally.oldest = next;
         }
     }
 
