@@ -363,8 +363,8 @@ end
 $$;
 
 -- Refuses events with chosen ids that were emitted for other handlers, the first one of them. The
--- insert before this has found the ids known, and has waited for those that had them. The session of
--- a caller may keep a plan from when the tables were empty.
+-- insert before this has found the ids known, and has waited for those that had them. The session
+-- of a caller may keep a plan from when the tables were empty.
 create function wakeq.check_repeats(canvases uuid[], ids uuid[], modules text[], names text[]) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off as $$
 declare

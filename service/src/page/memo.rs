@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_took_long_before_a_change_is_not_shown_after_it() {
+    async fn an_answer_from_before_a_change_is_not_shown_after_it() {
         let (memo, a) = (Memo::default(), question("a"));
         let ask = async |is_changed: bool| {
             let ask = async {

@@ -363,8 +363,8 @@ async fn attempts_are_thinned_out() {
 }
 
 /// A failed attempt is a claim and a retry, whose statement also notes it. Both ways are measured
-/// in turns, alone and as many in a statement as under load. The quickest rounds are compared, since
-/// whatever else a machine does makes some of them slower.
+/// in turns, alone and as many in a statement as under load. The quickest rounds are compared,
+/// since whatever else a machine does makes some of them slower.
 #[tokio::test]
 #[ignore = "measures for a minute: `cargo xtask chaos` runs it"]
 async fn a_noted_attempt_costs_at_most_a_third_more() {

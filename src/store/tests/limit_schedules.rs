@@ -94,7 +94,7 @@ async fn the_start_of_what_is_gone_is_the_next_one_s() {
 
 /// The statement that makes a woken event due later says where others have its place.
 #[tokio::test]
-async fn what_is_made_due_later_says_what_place_it_leaves() {
+async fn an_event_made_due_later_says_which_place_it_leaves() {
     let table = Table::new().await;
     let mut told = Vec::new();
     for canvas in [MANY, FEW] {

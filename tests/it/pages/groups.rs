@@ -170,7 +170,7 @@ async fn more_dead_events_than_are_counted_are_redriven() {
 }
 
 #[tokio::test]
-async fn what_died_after_those_that_were_looked_at_is_redriven_with_them() {
+async fn deaths_past_the_first_page_are_redriven_with_it() {
     let (service, _) = filled().await;
     service.stage.execute(MANY).await;
     service.stage.execute(AGAIN).await;

@@ -126,7 +126,7 @@ async fn is_ready_once_told(kit: TestKit) {
 }
 
 #[tokio::test]
-async fn what_was_told_to_come_is_ready() {
+async fn an_event_that_was_told_to_come_is_ready() {
     is_ready_once_told(TestKit::new()).await;
     let (_stage, kit) = on_postgres().await;
     is_ready_once_told(kit).await;

@@ -217,7 +217,7 @@ fn a_topic_shows_what_it_keeps_page_by_page() {
 }
 
 #[test]
-fn what_is_not_listed_with_a_topic_is_counted() {
+fn unlisted_subscriptions_of_a_topic_are_counted() {
     let mut world = world(subscription());
     for number in 0..600 {
         world.subscribe(another(&format!("more-{number}")));

@@ -95,7 +95,7 @@ async fn it_asks_where_the_emulator_was_told_to_listen() {
 }
 
 #[tokio::test]
-async fn what_does_not_answer_or_is_another_server_is_not_healthy() {
+async fn a_silent_port_or_another_server_is_not_healthy() {
     let _time = TestTime::begin();
     // Bound, so that nobody else listens there, and not listening.
     let silent = TcpSocket::new_v4().unwrap();
