@@ -8,7 +8,7 @@ use crate::event::{
     Actor, CanvasId, DELAY_MAX, Due, EventId, HandlerScope, HeldLimit, Notification, Timestamp, is_storable,
 };
 use crate::explain::{Explanation, explain};
-use crate::store::{BULK_PAGE, CommandOutcome, LoadedEvent, MovedDue, RunningCancel};
+use crate::store::{BULK_PAGE, CommandOutcome, LeftPlaces, LoadedEvent, MovedDue, RunningCancel};
 
 /// How often an event is cancelled that is claimed and released at the same time.
 const CANCEL_TRIES: usize = 5;
@@ -66,16 +66,17 @@ impl Admin {
         let id = self.own_id(canvas, id).await?;
         let found = self.found(id).await?;
         let batch = found.as_ref().and_then(LoadedEvent::batch);
+        // The deletion says what is left to others; this is for the case that its answer is lost.
         let limit = self.waited_for(canvas, id, found.as_ref()).await?;
-        let lane = found.and_then(LoadedEvent::lane);
+        let before = LeftPlaces { lane: found.and_then(LoadedEvent::lane), limit };
         let cancel = || self.store.cancel(canvas, id, actor);
         let done = |answer: &(CommandOutcome, _)| answer.0 == CommandOutcome::Done;
-        let done_before = |found: Option<_>| found.is_none().then(|| (CommandOutcome::Done, lane.clone()));
-        let (done, lane) = self.settled(id, cancel, done, done_before).await?;
+        let done_before = |found: Option<_>| found.is_none().then(|| (CommandOutcome::Done, before.clone()));
+        let (done, left) = self.settled(id, cancel, done, done_before).await?;
         check_outcome(done, id)?;
-        self.resume_lanes(lane.as_slice()).await;
+        self.resume_lanes(left.lane.as_slice()).await;
         // If it had been told to come, its place was kept for it.
-        self.wake_at_limits(limit.as_slice(), &[]).await;
+        self.wake_at_limits(left.limit.as_slice(), &[]).await;
         if let Some(batch) = batch {
             self.waker.end_batch_if_over(&batch).await;
         }

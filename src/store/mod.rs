@@ -39,9 +39,9 @@ pub(crate) use crons::{
 pub(crate) use events::{
     AttemptEnd, BULK_PAGE, BegunOperation, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome,
     CountedEvents, ErrorGroupPosition, ErrorGroupsAsked, FoundDead, HandlerActivity, HandlerKeys,
-    HandlerPosition, IdempotencyOutcome, KeptEnd, KeyedBegin, KnowOutcome, ListedEvent, LoadedEvent,
-    MovedDue, NewState, NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter, Position, Renewal,
-    Retry, RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
+    HandlerPosition, IdempotencyOutcome, KeptEnd, KeyedBegin, KnowOutcome, LeftPlaces, ListedEvent,
+    LoadedEvent, MovedDue, NewState, NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter,
+    Position, Renewal, Retry, RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
 };
 pub use events::{
     AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, ErrorGroup, HandlerAttempt,

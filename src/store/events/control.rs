@@ -27,6 +27,15 @@ pub(crate) struct PurgedPage {
     pub(crate) limits: Vec<HeldLimit>,
 }
 
+/// What a cancelled event leaves to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftPlaces {
+    /// Its lane, if it was on an object: the next event there has to be woken.
+    pub(crate) lane: Option<Lane>,
+    /// The limit at which a place was kept for it, where others have room now.
+    pub(crate) limit: Option<HeldLimit>,
+}
+
 /// When an event is due that was given another time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MovedDue {
@@ -53,7 +62,7 @@ impl Sql<'_> {
         canvas: CanvasId,
         id: EventId,
         actor: &Actor,
-    ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
+    ) -> Result<(CommandOutcome, LeftPlaces), StoreError> {
         let query = sqlx::query!(
             r#"with gone as (
                    delete from wakeq.events_v2 e
@@ -83,6 +92,7 @@ impl Sql<'_> {
                )
                select gone.id is not null as "done!", gone.module::text as module, gone.name::text as name,
                       gone.object::text as object, gone.queue::text as queue,
+                      (wakeq.places_kept(array[gone.id]))[1] as room,
                       exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!"
                  from (values (1)) as one left join gone on (select count(*) from kept) > 0"#,
             id.0,
@@ -101,7 +111,8 @@ impl Sql<'_> {
             row.object.as_deref(),
             row.queue.as_deref(),
         );
-        Ok((CommandOutcome::of(row.done, row.there), lane))
+        let limit = row.room.as_deref().and_then(HeldLimit::parse);
+        Ok((CommandOutcome::of(row.done, row.there), LeftPlaces { lane, limit }))
     }
 
     pub(in crate::store) async fn run_now(

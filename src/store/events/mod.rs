@@ -43,7 +43,7 @@ pub(crate) use cancelling::{CANCELLED_PAGE, RunningCancel};
 pub(crate) use checkpoints::checkpoint_in;
 pub(crate) use claims::{ClaimLimits, NotedRetry, Renewal, Retry};
 pub(in crate::store) use claims::{fences, happened};
-pub(crate) use control::{BULK_PAGE, CommandOutcome, MovedDue, PurgedPage};
+pub(crate) use control::{BULK_PAGE, CommandOutcome, LeftPlaces, MovedDue, PurgedPage};
 pub(crate) use counts::HandlerActivity;
 pub use counts::HandlerCounts;
 pub(crate) use dead_events::RedriveOutcome;

@@ -9,8 +9,8 @@ use crate::event::{
     Actor, CanvasId, Due, EndedOutcome, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp,
 };
 use crate::store::events::{
-    AddedRule, AttemptEnd, BULK_PAGE, CommandOutcome, LiftedRule, MovedDue, PurgedPage, Rule, RulePosition,
-    RunningCancel,
+    AddedRule, AttemptEnd, BULK_PAGE, CommandOutcome, LeftPlaces, LiftedRule, MovedDue, PurgedPage, Rule,
+    RulePosition, RunningCancel,
 };
 use crate::store::kernel::StoreError;
 
@@ -115,7 +115,7 @@ impl Tables {
         canvas: CanvasId,
         id: EventId,
         actor: &Actor,
-    ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
+    ) -> Result<(CommandOutcome, LeftPlaces), StoreError> {
         let outcome = self.command_outcome(canvas, id);
         let gone = if outcome == CommandOutcome::Done { self.events.remove(&id) } else { None };
         if let Some(row) = &gone {
@@ -123,7 +123,8 @@ impl Tables {
             self.leave_batch(row, MemberEnd::Cancelled);
             self.keep_ended(row, EndedOutcome::Cancelled, &AttemptEnd::default(), Some(actor.name()));
         }
-        Ok((outcome, gone.as_ref().and_then(lane_of)))
+        let limit = self.places_kept(gone.as_slice()).pop();
+        Ok((outcome, LeftPlaces { lane: gone.as_ref().and_then(lane_of), limit }))
     }
 
     /// There are no queues in memory.

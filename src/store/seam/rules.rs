@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::on_backing;
-use crate::event::{Actor, CanvasId, Due, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
+use crate::event::{Actor, CanvasId, Due, EventId, HandlerScope, Name, RuleKind, Timestamp};
 use crate::store::events::{
-    AddedRule, CommandOutcome, LiftedRule, MovedDue, PurgedPage, Rule, RulePosition, RunningCancel,
+    AddedRule, CommandOutcome, LeftPlaces, LiftedRule, MovedDue, PurgedPage, Rule, RulePosition,
+    RunningCancel,
 };
 use crate::store::kernel::{Store, StoreError};
 
@@ -53,15 +54,15 @@ impl Store {
         on_backing!(self.rules_over(scope))
     }
 
-    /// Deletes an event of the canvas, unless it is running. Returns its lane, if it was on an
-    /// object, whose next event has to be woken; the promise of that event is renewed here, in case
-    /// this process dies before.
+    /// Deletes an event of the canvas, unless it is running. The promise of the next event in its
+    /// lane is renewed here, in case this process dies before; both that event and what waits at
+    /// its limit have to be woken.
     pub(crate) async fn cancel(
         &self,
         canvas: CanvasId,
         id: EventId,
         actor: &Actor,
-    ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
+    ) -> Result<(CommandOutcome, LeftPlaces), StoreError> {
         on_backing!(self.cancel(canvas, id, actor))
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Table, limits, scope, tester, told};
 use crate::event::{CanvasId, Claim, RuleKind};
-use crate::store::{CommandOutcome, Renewal, StoreConfig, StoreError};
+use crate::store::{CommandOutcome, LeftPlaces, Renewal, StoreConfig, StoreError};
 
 impl Table {
     /// A claim that has passed the gate, and goes on until it is rolled back.
@@ -78,7 +78,7 @@ async fn a_wait_for_a_lock_ends() {
     assert!(error.is_contention());
     stranger.rollback().await.unwrap();
     let cancelled = table.store.cancel(CanvasId::DEFAULT, id, &tester()).await.unwrap();
-    assert_eq!(cancelled, (CommandOutcome::Done, None));
+    assert_eq!(cancelled, (CommandOutcome::Done, LeftPlaces::default()));
 }
 
 /// The server cancels what takes too long; the connection stays usable.

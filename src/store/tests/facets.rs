@@ -224,7 +224,7 @@ impl Desk {
                 let Some(waiting) = self.waiting(at).await else { return };
                 let cancelled = self.table.store.cancel(waiting.canvas, waiting.id, &tester()).await.unwrap();
                 self.emitted -= usize::from(cancelled.0 == CommandOutcome::Done);
-                self.wake_lanes(cancelled.1.into_iter().filter(|_| told).collect()).await;
+                self.wake_lanes(cancelled.1.lane.into_iter().filter(|_| told).collect()).await;
             }
             Operation::Skip((of, name), told) => {
                 let lane = Lane { scope: scope(of, name), object: OBJECT.parse().unwrap(), queue: None };

@@ -11,7 +11,7 @@ use crate::event::{
     CanvasId, Due, Event, EventId, HandlerAddress, HandlerScope, NewEvent, NewLimit, Notification,
     OnConflict, OnFull, Rate, Unique, UniqueOutcome,
 };
-use crate::store::{CommandOutcome, InsertOutcome, LimitedClaim};
+use crate::store::{CommandOutcome, InsertOutcome, LeftPlaces, LimitedClaim};
 
 /// An event of the handler `known` that names a key.
 fn named(key: &str) -> NewEvent {
@@ -112,6 +112,38 @@ async fn an_event_made_due_later_says_which_place_it_leaves() {
     assert_eq!(left(told[0][1], later).await, Some(of_key(MANY, "a")));
     assert_eq!(left(told[0][2], later).await, None, "nobody has told it to come");
     assert_eq!(left(told[1][1], Due::Now).await, None, "it may come at once");
+}
+
+/// The statement that cancels a woken event says so as well, even if the event is woken while the
+/// statement waits for its row.
+#[tokio::test]
+async fn a_cancelled_event_says_which_place_it_leaves() {
+    let table = Table::new().await;
+    let mut told = Vec::new();
+    for canvas in [MANY, FEW] {
+        table.limit(canvas, "a", places(2)).await;
+        let events = table.add_keyed(canvas, &["a"], 5).await;
+        let running = table.claim_some(&events).await;
+        assert_eq!(table.complete_and_wake(&running[0]).await, events[2..3]);
+        assert_eq!(table.store.complete(&[running[1].claim]).await.unwrap(), [true]);
+        told.push(events);
+    }
+    let cancel = async |canvas, id| table.store.cancel(canvas, id, &tester()).await.unwrap();
+    let left = |limit| (CommandOutcome::Done, LeftPlaces { lane: None, limit });
+    assert_eq!(cancel(MANY, told[0][4].id).await, left(None), "nobody has told it to come");
+    let strange = cancel(FEW, told[0][2].id).await;
+    assert_eq!(strange, (CommandOutcome::Missing, LeftPlaces::default()));
+    assert_eq!(cancel(MANY, told[0][2].id).await, left(Some(of_key(MANY, "a"))));
+    let mut waker = table.pool.begin().await.unwrap();
+    let wake = format!("select from wakeq.wake_waiting('{{{MANY}}}', '{{a}}', '1 minute', '30 s')");
+    sqlx::query(AssertSqlSafe(wake)).execute(&mut *waker).await.unwrap();
+    let ends = async {
+        table.until_waiting(1).await;
+        waker.commit().await.unwrap();
+    };
+    let (cancelled, ()) = tokio::join!(cancel(MANY, told[0][3].id), ends);
+    assert_eq!(cancelled, left(Some(of_key(MANY, "a"))));
+    assert_eq!(table.told_to_come().await, [told[1][2].id]);
 }
 
 /// What has ended leaves its place at once, also if another place is kept for an event that was

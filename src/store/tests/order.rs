@@ -8,7 +8,9 @@ use super::{Table, limits, scope, tester, told};
 use crate::event::{
     CanvasId, Cause, EventId, HandlerAddress, Lane, Link, NewEvent, Notification, ObjectKey, Turn,
 };
-use crate::store::{CommandOutcome, DeadFilter, InsertOutcome, NewState, Retry, Store, StoreConfig};
+use crate::store::{
+    CommandOutcome, DeadFilter, InsertOutcome, LeftPlaces, NewState, Retry, Store, StoreConfig,
+};
 
 fn key(object: &str) -> ObjectKey {
     object.parse().unwrap()
@@ -270,7 +272,7 @@ async fn what_operators_remove_wakes_the_next() {
     let ids: Vec<EventId> =
         emit(&table.store, &["a", "a", "b"]).await.into_iter().map(|(id, _)| id).collect();
     let cancelled = table.store.cancel(CanvasId::DEFAULT, ids[0], &tester()).await.unwrap();
-    assert_eq!(cancelled, (CommandOutcome::Done, Some(lane("a"))));
+    assert_eq!(cancelled, (CommandOutcome::Done, LeftPlaces { lane: Some(lane("a")), limit: None }));
     table.run("update wakeq.events_v2 set notify_at = now() + interval '1 h', probes = 5").await;
     let woken = table.store.arm_firsts(&[lane("a"), lane("c")]).await.unwrap();
     assert_eq!(woken, [Notification::new(ids[1], CanvasId::DEFAULT)]);
