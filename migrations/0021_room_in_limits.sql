@@ -313,6 +313,18 @@ begin
 end
 $$;
 
+-- Ends the waits of these events, and returns the limits at which places were kept for them. For a
+-- statement that changes the events: a wait that began while it waited for their rows is seen here,
+-- and not by the statement itself. Whoever has changed them calls `wake_waiting` for these limits.
+create function wakeq.leave_waits(ids uuid[]) returns text[] language plpgsql volatile as $$
+declare
+    kept constant text[] := wakeq.places_kept(ids);
+begin
+    delete from wakeq.limit_waits w where w.event_id = any (ids);
+    return kept;
+end
+$$;
+
 -- Cancels the oldest of the events that have places and are not cancelled yet, as `cancel_running`
 -- does. Returns 'cancelled'; 'none' if there is none, as each was cancelled for another newcomer;
 -- or 'locked' if somebody has its row in hand, perhaps to end it.

@@ -172,10 +172,6 @@ impl Sql<'_> {
                           notify_at = wakeq.wake_at((select due from asked), now(), $6, $7)
                     where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
                 returning id, canvas_id, module, name, delay_until
-               ), left_line as (
-                   delete from wakeq.limit_waits w
-                    where w.event_id = any (array(select id from moved where delay_until > now()))
-                returning case when w.woken_at is not null then w.canvas_id || '/' || w.name end as room
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
                    select canvas_id, $8, 'set-due', module, name, id, 'done', $9,
@@ -184,7 +180,7 @@ impl Sql<'_> {
                )
                select (select delay_until from moved) as due,
                       coalesce((select delay_until <= now() + $6::interval from moved), false) as "is_soon!",
-                      (select room from left_line) as "room?",
+                      (wakeq.leave_waits(array(select id from moved where delay_until > now())))[1] as "room?",
                       exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!""#,
             id.0,
             canvas.0,

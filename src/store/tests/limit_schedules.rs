@@ -114,6 +114,29 @@ async fn an_event_made_due_later_says_which_place_it_leaves() {
     assert_eq!(left(told[1][1], Due::Now).await, None, "it may come at once");
 }
 
+/// A claim lets an event wait while the statement that makes it due later waits for its row.
+#[tokio::test]
+async fn an_event_made_due_later_leaves_a_wait_that_has_just_begun() {
+    let (table, taken) = Table::with_places().await;
+    assert_eq!(table.claim_some(&[taken]).await.len(), 1);
+    let waiting = table.add_keyed(MANY, &["a"], 1).await[0];
+    let mut claimer = table.pool.begin().await.unwrap();
+    let claim = format!(
+        "select from wakeq.claim_limited('{{{}}}', '{{{MANY}}}', '{{WORKER/known/_}}', '{{}}',
+                                         '1 minute', 5, 1000000, '10 minutes', '30 s', 'other')",
+        waiting.id
+    );
+    sqlx::query(AssertSqlSafe(claim)).execute(&mut *claimer).await.unwrap();
+    let later = async { table.store.set_due(MANY, waiting.id, Due::After(HOUR), &tester()).await.unwrap().0 };
+    let ends = async {
+        table.until_waiting(1).await;
+        claimer.commit().await.unwrap();
+    };
+    let (outcome, ()) = tokio::join!(later, ends);
+    assert_eq!(outcome, CommandOutcome::Done);
+    assert!(!table.waits(MANY, waiting.id).await);
+}
+
 /// The statement that cancels a woken event says so as well, even if the event is woken while the
 /// statement waits for its row.
 #[tokio::test]
