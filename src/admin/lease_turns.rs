@@ -9,8 +9,8 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 use crate::event::Name;
 use crate::store::StoreError;
 
-/// After this time a call goes ahead without its turn, and waits in the database.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a call waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a lease is tried while another process has a lock that it needs.
 const LOCK_TRIES: u32 = 5;
 
@@ -21,8 +21,9 @@ pub(super) struct LeaseTurns(Mutex<HashMap<Name, Weak<Turn<()>>>>);
 
 impl LeaseTurns {
     /// Waits for the turn of this call; it ends when the result is dropped.
-    pub(super) async fn wait(&self, queue: &Name) -> Option<OwnedMutexGuard<()>> {
-        tokio::time::timeout(PATIENCE, self.of(queue).lock_owned()).await.ok()
+    pub(super) async fn wait(&self, queue: &Name) -> Result<OwnedMutexGuard<()>, StoreError> {
+        let turn = tokio::time::timeout(PATIENCE, self.of(queue).lock_owned()).await;
+        turn.map_err(|_| StoreError::Overloaded)
     }
 
     fn of(&self, queue: &Name) -> Arc<Turn<()>> {
@@ -60,6 +61,7 @@ mod tests {
     use super::*;
     use crate::admin::Admin;
     use crate::notify::LocalNotifier;
+    use crate::store::StoreConfig;
     use crate::store::tests::Table;
     use crate::store::tests::coalescer::refused;
     use crate::store::tests::crowds::FEW;
@@ -70,7 +72,7 @@ mod tests {
     /// those of another queue are answered. In the end each call is.
     #[tokio::test]
     async fn leases_of_one_queue_wait_with_one_connection() {
-        let table = Table::new().await;
+        let table = Table::with(StoreConfig { max_connections: 4, ..StoreConfig::default() }).await;
         for queue in ["mails", "calls"] {
             table.pulled_copy(queue).await;
             table.pulled_copy_of(FEW, queue).await;
@@ -93,6 +95,18 @@ mod tests {
             leased += call.await.unwrap().unwrap().len();
         }
         assert_eq!(leased, 2);
+    }
+
+    /// Who waits for too long is told so. Another queue's turn is free.
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_does_not_end_is_not_waited_for_without_end() {
+        let turns = LeaseTurns::default();
+        let [mails, calls] = ["mails", "calls"].map(|name| name.parse::<Name>().unwrap());
+        let held = turns.wait(&mails).await.unwrap();
+        assert!(matches!(turns.wait(&mails).await, Err(StoreError::Overloaded)));
+        turns.wait(&calls).await.unwrap();
+        drop(held);
+        turns.wait(&mails).await.unwrap();
     }
 
     /// What a lock has refused is tried again, but not for ever; other errors are the caller's.

@@ -127,7 +127,7 @@ impl Admin {
         max: u32,
         lease: Duration,
     ) -> Result<Vec<LeasedRow>, StoreError> {
-        let _turn = self.lease_turns.wait(queue).await;
+        let _turn = self.lease_turns.wait(queue).await?;
         let take = async || self.store.lease_copies(queue, max, lease, BYTES_MAX).await;
         let looked = self.due_checks.is_due(queue, false);
         if looked {

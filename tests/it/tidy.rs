@@ -34,6 +34,8 @@ const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 /// How many functions are called `what_…`. It may only get lower.
 const WITHOUT_SUBJECT: usize = 87;
+/// Above each test that `cargo xtask long` runs.
+const LONG: &str = "#[ignore = \"long: `cargo xtask long` runs it\"]";
 const LEFTOVERS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 /// Documents whose every file and function has to exist.
 const ABOUT_CODE: [&str; 9] = [
@@ -336,6 +338,13 @@ fn leftover_complaints(source: &Source) -> Vec<String> {
             complaints.push(format!("{}:{}: say why: `#[ignore = \"…\"]`", source.name, index + 1));
         }
     }
+    for (index, line) in source.text.lines().enumerate() {
+        let is_found = source.name.starts_with("tests/it/") && line.trim() == LONG;
+        if line.contains("ignore = \"long") && !is_found {
+            let name = &source.name;
+            complaints.push(format!("{name}:{}: `cargo xtask long` finds {LONG} in tests/it only", index + 1));
+        }
+    }
     complaints
 }
 
@@ -449,4 +458,7 @@ fn leftovers_are_found_in_code_only() {
     assert_eq!(leftover_complaints(&bad).len(), 4);
     let good = "// todo! later\nfn a() { say(\"dbg!\") }\n#[ignore = \"needs a cloud\"]\nfn c() {}";
     assert_eq!(leftover_complaints(&Source::new("a.rs", good)), Vec::<String>::new());
+    for (name, complaints) in [("tests/it/a.rs", 0), ("src/a.rs", 1)] {
+        assert_eq!(leftover_complaints(&Source::new(name, LONG)).len(), complaints);
+    }
 }

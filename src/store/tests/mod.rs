@@ -257,12 +257,13 @@ impl Table {
     }
 }
 
-/// Adapts the configuration to this test run: the number of connections in `TEST_POOL`, and a key
-/// for signing secrets.
+/// Adapts the configuration to this test run: the number of connections in `TEST_POOL`, unless the
+/// test itself sets one, and a key for signing secrets.
 pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     let asked = std::env::var("TEST_POOL").ok().map(|count| count.parse().expect("TEST_POOL is a number"));
+    let is_usual = config.max_connections == StoreConfig::default().max_connections;
     StoreConfig {
-        max_connections: asked.unwrap_or(config.max_connections),
+        max_connections: asked.filter(|_| is_usual).unwrap_or(config.max_connections),
         secret_keys: if config.secret_keys.ids().is_empty() { secret_keys() } else { config.secret_keys },
         ..config
     }

@@ -16,11 +16,9 @@ const TESTS: &str = "tests/it";
 
 /// Runs all that are marked.
 pub(crate) fn run() -> Result<()> {
-    let mut marked = Vec::new();
-    collect(&root().join(TESTS), "", &mut marked)?;
-    ensure!(!marked.is_empty(), "no test in {TESTS} is marked as long");
+    let marked = marked()?;
     // Of all packages: the features of one alone would compile its dependencies anew.
-    let tests = ["test", "--workspace", "--test", "it", "--", "--ignored"];
+    let tests = ["test", "--locked", "--workspace", "--test", "it", "--", "--ignored"];
     let listed = cargo().args(tests).args(["--list", "--format", "terse"]).output().context("cargo test")?;
     ensure!(
         listed.status.success(),
@@ -34,6 +32,14 @@ pub(crate) fn run() -> Result<()> {
     }
     println!("{} long tests", marked.len());
     succeed(cargo().args(tests).arg("--exact").args(&marked))
+}
+
+/// The paths of all that are marked.
+pub(crate) fn marked() -> Result<Vec<String>> {
+    let mut marked = Vec::new();
+    collect(&root().join(TESTS), "", &mut marked)?;
+    ensure!(!marked.is_empty(), "no test in {TESTS} is marked as long");
+    Ok(marked)
 }
 
 /// Adds the paths of the marked tests of a folder, whose modules are those of its files.

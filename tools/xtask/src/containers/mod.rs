@@ -10,7 +10,7 @@ mod images;
 use anyhow::{Result, ensure};
 
 use crate::docker::{Engine, Network, postgres};
-use crate::{cargo, succeed};
+use crate::{cargo, long, succeed};
 
 /// Which emulator is in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -52,18 +52,27 @@ fn test(engine: &Engine, emulator: Emulator, quick: bool, words: &[String]) -> R
         Emulator::Own => images::own_emulator(engine)?,
         Emulator::Google => images::google_emulator(engine)?,
     };
-    let mut tests = cargo();
     // The same packages as in other commands, so that no dependency is compiled twice.
-    tests.args(["test", "--features", "wakeq-testbed/containers"]).args(TESTS_OF_TESTBED);
+    let tests_of = |targets: &[&str]| {
+        let mut tests = cargo();
+        tests.args(["test", "--features", "wakeq-testbed/containers"]).args(targets);
+        tests.env("TEST_POSTGRES", "container").env("TEST_PG_IMAGE", &postgres);
+        tests.env("TEST_EMULATOR", "container").env("TEST_PUBSUB_IMAGE", &pubsub);
+        engine.reach(&mut tests);
+        tests
+    };
+    let mut tests = tests_of(&TESTS_OF_TESTBED);
     if emulator == Emulator::Own {
-        tests.args(TESTS_OF_MODULE).env("TEST_OWN_PUBSUB_IMAGE", pubsub);
+        tests.args(TESTS_OF_MODULE).env("TEST_OWN_PUBSUB_IMAGE", &pubsub);
     }
     if !quick {
         tests.args(TESTS_OF_WAKEQ);
     }
-    tests.arg("--").args(words);
-    tests.env("TEST_POSTGRES", "container").env("TEST_PG_IMAGE", postgres);
-    tests.env("TEST_EMULATOR", "container").env("TEST_PUBSUB_IMAGE", pubsub);
-    engine.reach(&mut tests);
-    succeed(&mut tests)
+    succeed(tests.arg("--").args(words))?;
+    let mut long = long::marked()?;
+    long.retain(|test| words.is_empty() || words.iter().any(|word| test.contains(word)));
+    if quick || long.is_empty() {
+        return Ok(());
+    }
+    succeed(tests_of(&["--test", "it", "--", "--ignored", "--exact"]).args(long))
 }
