@@ -342,7 +342,8 @@ fn leftover_complaints(source: &Source) -> Vec<String> {
         let is_found = source.name.starts_with("tests/it/") && line.trim() == LONG;
         if line.contains("ignore = \"long") && !is_found {
             let name = &source.name;
-            complaints.push(format!("{name}:{}: `cargo xtask long` finds {LONG} in tests/it only", index + 1));
+            complaints
+                .push(format!("{name}:{}: `cargo xtask long` finds {LONG} in tests/it only", index + 1));
         }
     }
     complaints
