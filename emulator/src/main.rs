@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::Context as _;
-use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand};
 use health::Health;
 use stop::stop_requests;
@@ -89,11 +88,7 @@ struct Arguments {
 
     /// Store settings that need what the emulator does not have, such as kmsKeyName and
     /// bigqueryConfig, instead of refusing them; they are returned, but not carried out
-    #[arg(
-        long,
-        env = "PUBSUB_EMULATOR_ACCEPT_UNSUPPORTED",
-        value_parser = FalseyValueParser::new()
-    )]
+    #[arg(long, env = "PUBSUB_EMULATOR_ACCEPT_UNSUPPORTED", value_parser = yes_or_no)]
     accept_unsupported: bool,
 
     /// Write a line to the standard error for each request, with what came of it
@@ -125,6 +120,15 @@ impl FromStr for HostPort {
             port => Some(port.parse::<u16>().map_err(|_| format!("`{port}` is not a port"))?),
         };
         Ok(Self { host: (!host.is_empty()).then(|| host.to_owned()), port })
+    }
+}
+
+/// The value of a flag's variable. An empty one is as none.
+fn yes_or_no(word: &str) -> Result<bool, String> {
+    match word.to_ascii_lowercase().as_str() {
+        "y" | "yes" | "t" | "true" | "on" | "1" => Ok(true),
+        "" | "n" | "no" | "f" | "false" | "off" | "0" => Ok(false),
+        _ => Err("write yes, true, on or 1, or else no, false, off or 0".to_owned()),
     }
 }
 
@@ -244,6 +248,19 @@ mod tests {
         assert_eq!("localhost:http".parse::<HostPort>(), Err("`http` is not a port".to_owned()));
         for text in ["::1", "::", "::1:8085", "fe80::1"] {
             assert!(text.parse::<HostPort>().is_err_and(|words| words.contains("[::1]:8085")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_yes_or_no_in_the_usual_words_and_never_by_a_slip() {
+        for word in ["1", "on", "true", "YES", "y", "T"] {
+            assert_eq!(yes_or_no(word), Ok(true), "{word}");
+        }
+        for word in ["", "0", "off", "False", "NO", "n", "f"] {
+            assert_eq!(yes_or_no(word), Ok(false), "{word}");
+        }
+        for word in ["flase", "2", " ", "enabled"] {
+            assert!(yes_or_no(word).is_err_and(|words| words.contains("false")), "{word}");
         }
     }
 }

@@ -150,6 +150,15 @@ async fn an_empty_variable_is_as_none() {
 }
 
 #[tokio::test]
+async fn a_variable_that_is_neither_yes_nor_no_is_refused() {
+    let mut command = program(&["--port", "0"]);
+    let output = soon(command.env("PUBSUB_EMULATOR_ACCEPT_UNSUPPORTED", "flase").output()).await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("'flase'") && said.contains("no, false, off"), "{said}");
+}
+
+#[tokio::test]
 async fn a_setting_that_is_only_stored_is_a_line_on_stderr() {
     let mut child = program(&["--port", "0"]).env("PUBSUB_EMULATOR_ACCEPT_UNSUPPORTED", "1").spawn().unwrap();
     let line = soon(started(&mut child)).await;
