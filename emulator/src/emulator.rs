@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::broker::{Broker, Faults, Time};
 use crate::clock::Clock;
 use crate::provision::Provision;
-use crate::server::{Core, Server, ServerOptions, Tokens};
+use crate::server::{Core, Server, ServerOptions, Tokens, written};
 
 /// Options of an emulator. By default it has no topics and no faults, and uses the machine's time.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +82,15 @@ impl Emulator {
     /// If it cannot listen there, cannot create one of its initial resources, or one of the allowed
     /// origins is none; the message says what to do.
     pub async fn start(address: SocketAddr, options: Options) -> io::Result<Self> {
+        let started = Self::begin(address, options);
+        if started.is_err() {
+            // The process may end now, and notices about its initial resources with it.
+            written().await;
+        }
+        started
+    }
+
+    fn begin(address: SocketAddr, options: Options) -> io::Result<Self> {
         let stop = CancellationToken::new();
         let core = Arc::new(Core::new(Broker::new(options.faults), options.clock, stop.clone()));
         core.with(|broker, now| {

@@ -157,10 +157,12 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let host = host.as_deref().unwrap_or(&arguments.host);
     let address = resolve(host, port.unwrap_or(arguments.port)).await?;
     let emulator = Emulator::start(address, options(arguments)?).await?;
-    say(&emulator)?;
-    stopped.await;
+    let said = say(&emulator);
+    if said.is_ok() {
+        stopped.await;
+    }
     emulator.stop().await;
-    Ok(())
+    said
 }
 
 /// Combines what was given in files, in flags and in variables, in this order.

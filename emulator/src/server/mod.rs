@@ -21,3 +21,4 @@ mod waiting;
 pub(crate) use core::Core;
 pub(crate) use listen::{Server, ServerOptions};
 pub(crate) use push::Tokens;
+pub(crate) use stderr::written;

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 /// The most lines that wait to be written.
 const WAITING_MAX: usize = 1_024;
 
-/// How long the last lines have to be written when an emulator stops.
+/// How long the last lines have to be written when an emulator stops, or does not start.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 static STDERR: OnceLock<Writer> = OnceLock::new();
@@ -27,7 +27,7 @@ pub(super) fn say(line: String) {
 }
 
 /// Waits until the lines so far are written, but not for long.
-pub(super) async fn written() {
+pub(crate) async fn written() {
     let Some(writer) = STDERR.get() else { return };
     let (done, written) = oneshot::channel();
     if writer.entries.try_send(Entry::Mark(done)).is_ok() {
@@ -78,7 +78,9 @@ fn write(mut output: impl Write, waiting: &Receiver<Entry>, missing: &AtomicUsiz
         }
         let missing = missing.swap(0, Ordering::Relaxed);
         if missing > 0 {
-            let words = format!("pubsub-emulator: {missing} lines are missing, as nobody read this\n");
+            let words = format!(
+                "pubsub-emulator: {missing} lines are missing, as more came than could be written\n"
+            );
             let _unheard = output.write_all(words.as_bytes());
         }
     }

@@ -1,5 +1,6 @@
 //! The program: its output, and how it ends.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
@@ -175,6 +176,25 @@ async fn a_setting_that_is_only_stored_is_a_line_on_stderr() {
         let beginning = format!("pubsub-emulator: {topic}: stored, but not carried out: kms_key_name (");
         assert!(line.starts_with(&beginning), "{line}");
     }
+}
+
+/// What was stored before something is refused is said all the same, and before the refusal.
+#[tokio::test]
+async fn notices_are_written_before_a_startup_error() {
+    let config = Path::new(env!("CARGO_TARGET_TMPDIR")).join("refused.json");
+    let content = r#"{
+        "project": "demo",
+        "topics": [{"name": "orders", "kmsKeyName": "projects/p/locations/l/keyRings/r/cryptoKeys/k"}],
+        "subscriptions": [{"name": "worker", "topic": "missing"}]
+    }"#;
+    std::fs::write(&config, content).unwrap();
+    let mut command = program(&["--port", "0", "--accept-unsupported", "--config"]);
+    let output = soon(command.arg(&config).output()).await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<_> = said.lines().collect();
+    assert!(!output.status.success() && lines.len() == 2, "{said}");
+    assert!(lines[0].contains("projects/demo/topics/orders: stored, but not carried out: "), "{said}");
+    assert!(lines[1].contains("projects/demo/subscriptions/worker"), "{said}");
 }
 
 #[tokio::test]
