@@ -5,10 +5,12 @@
 //! last one left.
 
 mod groups;
+mod registered;
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
+use registered::RegisteredHandlers;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use wakeq::control::HandlerDepth;
@@ -16,7 +18,7 @@ use wakeq::internals::LimitDepth;
 use wakeq::internals::telemetry::{self, HandlerGauge, LimitGauge, QueueGauge};
 use wakeq::log::LogAppender;
 use wakeq::queues::QueueDepth;
-use wakeq::{CanvasId, HandlerScope, Store, StoreError};
+use wakeq::{HandlerScope, Store, StoreError};
 use wakeq_streams::internals::telemetry::{GroupGauges, GroupsGauge};
 
 /// How long a result is used, and how long to wait after a failure.
@@ -59,8 +61,8 @@ struct Poller {
     store: Store,
     runtime: Handle,
     snapshot: Mutex<Snapshot>,
-    /// Held during a query. From which canvas on the next one reads which handlers are registered.
-    querying: tokio::sync::Mutex<CanvasId>,
+    /// Held during a query, which adds to it which handlers are registered.
+    querying: tokio::sync::Mutex<RegisteredHandlers>,
 }
 
 #[derive(Default)]
@@ -81,7 +83,7 @@ impl Observer {
             store: store.clone(),
             runtime: Handle::current(),
             snapshot: Mutex::default(),
-            querying: tokio::sync::Mutex::new(CanvasId::DEFAULT),
+            querying: tokio::sync::Mutex::default(),
         });
         let [of_handlers, of_halted, of_queues, of_log, of_pool] = [&poller; 5].map(Arc::downgrade);
         let gauges = telemetry::Gauges::over(
@@ -187,14 +189,14 @@ impl Poller {
     }
 
     async fn refresh(&self) {
-        let mut from = self.querying.lock().await;
+        let mut registered = self.querying.lock().await;
         if self.is_fresh() {
             return;
         }
-        match self.store.registered_handlers(*from).await {
+        match self.store.registered_handlers(registered.next_canvas()).await {
             Ok((handlers, next)) => {
-                telemetry::name_registered(&handlers);
-                *from = next;
+                registered.add(handlers, next);
+                telemetry::name_registered(registered.handlers());
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;

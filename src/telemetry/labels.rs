@@ -39,10 +39,9 @@ pub(crate) fn name_handlers<'a>(handlers: impl Iterator<Item = (&'a str, &'a str
 }
 
 /// Replaces the registered handlers, which invented names don't keep from being named. The caller
-/// bounds how many are of one canvas.
-pub fn name_registered(handlers: &[HandlerScope]) {
-    let labels =
-        handlers.iter().map(|scope| (label(scope.module.as_str(), scope.name.as_str()), scope.canvas));
+/// bounds how many there are, and of one canvas.
+pub fn name_registered<'a>(handlers: impl Iterator<Item = &'a HandlerScope>) {
+    let labels = handlers.map(|scope| (label(scope.module.as_str(), scope.name.as_str()), scope.canvas));
     *REGISTERED.write().unwrap_or_else(PoisonError::into_inner) = Some(labels.collect());
 }
 
@@ -315,7 +314,7 @@ mod tests {
         let many = |index| scope(1, &format!("registered-{index}"));
         let of_one: Vec<HandlerScope> =
             std::iter::once(scope(1, "a-target")).chain((0..240).map(many)).collect();
-        name_registered(&[of_one.clone(), vec![scope(2, "another")]].concat());
+        name_registered([of_one.clone(), vec![scope(2, "another")]].concat().iter());
         for _ in 0..2 {
             assert_eq!(label_of(&labels, 1, "a-target"), "WORKER/a-target");
             assert_eq!(label_of(&labels, 1, "made-up-239"), OTHER);
