@@ -13,7 +13,7 @@ use super::question::Question;
 use super::renewals::Renewal;
 use super::state::Page;
 use super::visit::{Visit, joined};
-use crate::access::Scope;
+use crate::access::{Principal, Scope, authorize_everywhere};
 use crate::http::inside::{Content, Reply, Sender};
 use crate::http::problem::{Kind, Problem, Words};
 
@@ -147,8 +147,12 @@ impl Ask {
         let parts = self.visit.parts();
         let sent = parts.sent.as_ref().filter(|_| self.is_once);
         let content = Content { body, key: sent.map(|sent| sent.key_of(&method, &path)) };
-        let changing = (!method.is_safe() && !self.is_look).then(|| parts.page.memo.changing(self.canvas));
+        let is_change = !method.is_safe() && !self.is_look;
+        let is_change = is_change && may_concern(self.visit.principal(), self.canvas);
+        let changing = is_change.then(|| parts.page.memo.changing(self.canvas));
         let mut answer = self.call(method.clone(), &path, content.clone()).await;
+        // Of the first answer: while the same form is in progress, it changes something.
+        let is_refused = answer.as_ref().is_err_and(is_refusal);
         for _ in 0..LOOKS {
             // The same form was sent a moment ago, and its answer is this one's.
             if !answer.as_ref().is_err_and(|problem| problem.kind == Kind::IdempotencyInProgress) {
@@ -157,9 +161,7 @@ impl Ask {
             sleep(LOOKS_AGAIN).await;
             answer = self.call(method.clone(), &path, content.clone()).await;
         }
-        if let Some(changing) = changing
-            && answer.as_ref().is_err_and(is_refusal)
-        {
+        if let Some(changing) = changing.filter(|_| is_refused) {
             changing.refuse();
         }
         answer.map_err(sent_before)
@@ -178,9 +180,18 @@ impl Ask {
     }
 }
 
-/// Whether it says that the person has no right to what was asked for.
+/// Whether the person may change anything about a canvas, or about the platform if there is none.
+/// Somebody without any right there is refused, in whatever words.
+fn may_concern(principal: &Principal, canvas: Option<CanvasId>) -> bool {
+    let mut scopes = Scope::ALL.into_iter();
+    canvas.is_some() || scopes.any(|scope| authorize_everywhere(principal, scope).is_ok())
+}
+
+/// Whether it says that nothing was even tried: the person has no right to what was asked for, or
+/// asks more than a share allows. What is refused for the state of things is no such problem, since
+/// others may have changed them.
 fn is_refusal(problem: &Problem) -> bool {
-    matches!(problem.kind, Kind::Unauthenticated | Kind::Forbidden)
+    matches!(problem.kind, Kind::Unauthenticated | Kind::Forbidden | Kind::TooManyRequests)
 }
 
 /// A form whose request depends on the time, such as a length that is counted from now, asks for
@@ -217,4 +228,36 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 
 fn written(body: &impl Serialize) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(body).map_err(|error| Problem::internal().because(Words(error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{Grant, Reach};
+
+    #[test]
+    fn whoever_has_no_right_everywhere_changes_nothing_about_the_platform() {
+        let with = |reach, scope: Scope| {
+            Principal::trusted("ada", vec![Grant { reach, scopes: [scope].into_iter().collect() }])
+        };
+        let own = Reach::Canvas(CanvasId::DEFAULT);
+        for scope in Scope::ALL {
+            assert!(!may_concern(&with(own, scope), None), "{scope}");
+            assert!(may_concern(&with(own, scope), Some(CanvasId::DEFAULT)), "{scope}");
+            assert!(may_concern(&with(Reach::EveryCanvas, scope), None), "{scope}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_even_tried_has_changed_nothing() {
+        let refuses = |kind| is_refusal(&Problem::new(kind, "no"));
+        for kind in [Kind::Unauthenticated, Kind::Forbidden, Kind::TooManyRequests] {
+            assert!(refuses(kind), "{kind:?}");
+        }
+        // The last two may also follow a change: waking the events may have failed after it.
+        let others = [Kind::NotFound, Kind::Conflict, Kind::IdempotencyInProgress, Kind::IdempotencyMismatch];
+        for kind in others.into_iter().chain([Kind::QuotaExceeded, Kind::Unavailable]) {
+            assert!(!refuses(kind), "{kind:?}");
+        }
+    }
 }

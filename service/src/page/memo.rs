@@ -221,7 +221,7 @@ pub(super) struct Changing<'m> {
 }
 
 impl Changing<'_> {
-    /// Ends one that whoever asked for it has no right to: nothing was changed.
+    /// Ends one that was not even tried: nothing was changed.
     pub(super) fn refuse(mut self) {
         self.is_refused = true;
     }
