@@ -56,7 +56,7 @@ pub(super) async fn admitted(
         canvas,
         path: request.uri().path().to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
-        is_watched: is_watching(request.method(), request.headers()),
+        alone: request.extensions().get().cloned(),
         form_token,
         sent,
     });

@@ -92,8 +92,9 @@ impl Ask {
         let rights = visit.principal().rights_on(visit.canvas());
         let question = Question::new(self.canvas, format!("{rights} {}", self.path_and_query()));
         let (page, asking) = (visit.parts().page.clone(), self.send(Method::GET, None));
-        let answer = if visit.parts().is_watched {
-            page.memo.watch(&question, page.pulse.mark(page.api.checkup.snapshot()), asking).await?
+        let answer = if let Some(alone) = visit.parts().alone.as_deref() {
+            let mark = page.pulse.mark(page.api.checkup.snapshot());
+            page.memo.watch(&question, alone, mark, asking).await?.ok_or_else(not_now)?
         } else if let Some(earlier) = page.memo.earlier(&question) {
             if let Some(renewal) = page.renewals.begin(visit.canvas()) {
                 tokio::spawn(renew(page, renewal, question, asking));
@@ -192,6 +193,11 @@ fn may_concern(principal: &Principal, canvas: Option<CanvasId>) -> bool {
 /// others may have changed them.
 fn is_refusal(problem: &Problem) -> bool {
     matches!(problem.kind, Kind::Unauthenticated | Kind::Forbidden | Kind::TooManyRequests)
+}
+
+/// Nobody is told: the browser goes on showing what it was shown.
+fn not_now() -> Problem {
+    Problem::new(Kind::Unavailable, "it would cost too much to look again now")
 }
 
 /// A form whose request depends on the time, such as a length that is counted from now, asks for

@@ -6,6 +6,7 @@
 //! and nothing that is behind the API.
 
 mod admission;
+mod alone;
 pub(crate) mod ask;
 pub(crate) mod chart;
 mod cookies;

@@ -15,6 +15,11 @@ impl Question {
         Self { canvas, text }
     }
 
+    /// Whether both are about the same canvas, or both about the platform.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        self.canvas == other.canvas
+    }
+
     /// Whether a change of a canvas may change the answer, or one of the platform if there is none.
     /// What is about the platform counts every canvas.
     pub(super) fn depends_on(&self, changed: Option<CanvasId>) -> bool {

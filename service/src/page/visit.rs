@@ -6,6 +6,7 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use chrono::{DateTime, Utc};
 
+use super::alone::Alone;
 use super::sent::Sent;
 use super::state::Page;
 use super::time::now;
@@ -29,8 +30,8 @@ pub(super) struct VisitParts {
     /// The path from the root, and the query without its question mark.
     pub(super) path: String,
     pub(super) query: String,
-    /// Whether it is a look of somebody who has left the page open.
-    pub(super) is_watched: bool,
+    /// If it is a look of a browser that was left open: what this one asks for itself alone.
+    pub(super) alone: Option<Arc<Alone>>,
     /// The hidden field of forms.
     pub(super) form_token: String,
     /// The form that was sent, by its key and its fields: the same again if it is sent twice.
