@@ -33,7 +33,10 @@ pub(crate) struct PageParts {
     pub(super) renewals: Renewals,
     pub(super) pulse: Pulse,
     pub(super) watchers: Watchers,
+    /// The forms whose answer has a secret, and those with lengths of time. The latter are noted
+    /// before anybody knows whether they will be refused, and make none of the former forgotten.
     pub(super) sent_before: SentBefore,
+    pub(super) sent_first: SentBefore,
     /// Cancelled when the process stops.
     pub(super) stop: CancellationToken,
     /// The sections, as the navigation lists them.
@@ -60,6 +63,7 @@ impl Page {
             pulse: Pulse::default(),
             watchers,
             sent_before: SentBefore::default(),
+            sent_first: SentBefore::default(),
             stop,
             sections,
             trace_url,

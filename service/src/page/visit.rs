@@ -158,8 +158,8 @@ impl Visit {
     /// The moment from which a form's lengths of time are counted: when it was sent, or if it is
     /// sent twice, when it was sent first, so that it asks for the same again.
     pub(crate) fn sent_at(&self) -> DateTime<Utc> {
-        let (sent, before, now) = (&self.0.sent, &self.0.page.sent_before, now());
-        sent.as_ref().and_then(|sent| before.note(self.canvas(), sent, now)).unwrap_or(now)
+        let (sent, first, now) = (&self.0.sent, &self.0.page.sent_first, now());
+        sent.as_ref().and_then(|sent| first.note(self.canvas(), sent, now)).unwrap_or(now)
     }
 
     /// Does what a form asks for whose answer is shown only once, unless it was done before.

@@ -5,6 +5,7 @@ use serde_json::json;
 use wakeq::CanvasId;
 use wakeq_service::access::{ApiKey, Scope};
 
+use super::onlookers::Holder;
 use super::visitor::{Visitor, on_canvas};
 use crate::support::OTHER;
 use crate::support::service::{NONE, Service};
@@ -59,6 +60,28 @@ async fn a_key_is_made_shown_once_and_revoked() {
     done.says(&format!("{id:?} was revoked")).says("revoked").says("live");
     assert_eq!(service.ask(&key, Method::GET, &look, NONE).await.status, StatusCode::UNAUTHORIZED);
     visitor.page("/keys").await.found().says_nothing_of("was revoked. It");
+}
+
+/// Somebody who only reads may send as many other forms as they like.
+#[tokio::test]
+async fn forms_that_are_refused_do_not_let_a_key_be_made_twice() {
+    let service = Service::start().await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
+    let reader = Holder::of(&service, &reader).await;
+    let list = visitor.page("/keys").await.found();
+    let fields = [("holder", "billing"), ("read", "true")];
+    visitor.send(&list, "/keys", &fields).await.found().says("the only time");
+    let path = on_canvas(CanvasId::DEFAULT, "/new-event");
+    // As many as are remembered of a canvas.
+    for number in 0..500 {
+        let form = [("form_key", number.to_string()), ("name", "mail".to_owned())];
+        let form = form.each_ref().map(|(name, value)| (*name, value.as_str()));
+        assert_eq!(reader.post(&path, &form).await.status, StatusCode::FORBIDDEN, "{number}");
+    }
+    let again = visitor.send(&list, "/keys", &fields).await;
+    assert_eq!(again.status, StatusCode::CONFLICT);
+    again.says("this form was sent before");
 }
 
 /// What the API refuses is said in its words, and one's own key is pointed out.
