@@ -335,8 +335,8 @@ begin
             is_paid = excluded.is_paid;
     update wakeq.events_v2 e
        set starts_at = coalesce(start, clock_timestamp()), delay_until = coalesce(start, e.delay_until), probes = 0,
-           notify_at = coalesce(wakeq.wake_at(start, statement_timestamp(), horizon, grace),
-                                clock_timestamp() + interval '1 hour')
+           notify_at = case when start is null then clock_timestamp() + interval '1 hour'
+                            else wakeq.wake_at(start, statement_timestamp(), horizon, grace) end
      where e.id = ask.id;
     ask.verdict := case when start is null then 'full' else 'later' end;
     ask.full_limit := nth;

@@ -143,6 +143,20 @@ async fn no_more_run_at_a_time_than_a_limit_has_places() {
     assert_eq!(table.number("select count(*) from wakeq.limit_waits").await, 0);
 }
 
+/// Nothing asks again for what waits for a place: its promise is only a safety net.
+#[tokio::test]
+async fn an_event_that_waits_for_a_place_is_promised_in_an_hour() {
+    let table = Table::new().await;
+    for canvas in [MANY, FEW] {
+        table.limit(canvas, "customer", places(1)).await;
+        let told = table.add_keyed(canvas, &["customer:7"], 3).await;
+        assert_eq!(table.claim_some(&told).await.len(), 1);
+    }
+    let promised = "select count(*) from wakeq.events_v2 e join wakeq.limit_waits w on w.event_id = e.id
+                     where e.notify_at between w.since + interval '59 min' and w.since + interval '61 min'";
+    assert_eq!(table.number(promised).await, 4);
+}
+
 /// They are locked in one order, whatever the order in which emits name them, and an event takes
 /// all of its places or none.
 #[tokio::test]
