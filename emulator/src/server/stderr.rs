@@ -78,9 +78,8 @@ fn write(mut output: impl Write, waiting: &Receiver<Entry>, missing: &AtomicUsiz
         }
         let missing = missing.swap(0, Ordering::Relaxed);
         if missing > 0 {
-            let words = format!(
-                "pubsub-emulator: {missing} lines are missing, as more came than could be written\n"
-            );
+            let words =
+                format!("pubsub-emulator: {missing} lines are missing, as more came than could be written\n");
             let _unheard = output.write_all(words.as_bytes());
         }
     }
