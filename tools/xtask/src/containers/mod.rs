@@ -56,14 +56,14 @@ fn test(engine: &Engine, emulator: Emulator, quick: bool, words: &[String]) -> R
     let tests_of = |targets: &[&str]| {
         let mut tests = cargo();
         tests.args(["test", "--features", "wakeq-testbed/containers"]).args(targets);
-        tests.env("TEST_POSTGRES", "container").env("TEST_PG_IMAGE", &postgres);
-        tests.env("TEST_EMULATOR", "container").env("TEST_PUBSUB_IMAGE", &pubsub);
+        tests.env("TEST_POSTGRES", "container").env("TEST_PG_IMAGE", postgres);
+        tests.env("TEST_EMULATOR", "container").env("TEST_PUBSUB_IMAGE", pubsub);
         engine.reach(&mut tests);
         tests
     };
     let mut tests = tests_of(&TESTS_OF_TESTBED);
     if emulator == Emulator::Own {
-        tests.args(TESTS_OF_MODULE).env("TEST_OWN_PUBSUB_IMAGE", &pubsub);
+        tests.args(TESTS_OF_MODULE).env("TEST_OWN_PUBSUB_IMAGE", pubsub);
     }
     if !quick {
         tests.args(TESTS_OF_WAKEQ);
