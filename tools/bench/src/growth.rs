@@ -36,11 +36,17 @@ const CALLERS: usize = 32;
 /// What a deployment may have: nothing, one of these, or all of them.
 const FEATURES: [&str; 6] = ["none", "rule", "objects", "queue", "cron", "all"];
 
-/// What limits the events: nothing, places of their handler, places of one key, starts of one key,
-/// or places of a thousand keys. No limit is reached, so that what is measured is their cost.
-const LIMITS: [&str; 5] = ["none", "handler", "key", "rate", "keys"];
+/// What limits the events: nothing, nothing beside a limited handler of another canvas, places of
+/// their handler, places of one key, starts of one key, or places of a thousand keys. No limit of
+/// these is reached, so that what is measured is their cost. The last is `FULL` places of one key,
+/// where nearly all events wait for another's end.
+const LIMITS: [&str; 7] = ["none", "beside", "handler", "key", "rate", "keys", "full"];
 /// A key for each of the limits that needs one.
-const KEYS: [Option<&str>; 5] = [None, None, Some("placed"), Some("rated"), Some("many")];
+const KEYS: [Option<&str>; 7] =
+    [None, None, None, Some("placed"), Some("rated"), Some("many"), Some("placed")];
+const FULL: u32 = 5;
+/// Whose handler is limited beside.
+const NEIGHBOR: CanvasId = CanvasId(Uuid::from_u128(7));
 /// The most that a rate may have.
 const STARTS: u32 = 1_000_000;
 
@@ -113,7 +119,7 @@ impl Growth {
             Self::Workers => &[1, 2, 4, 8],
             Self::Payload => &[100, 1_024, 16_384, 262_144],
             Self::Features => &[0, 1, 2, 3, 4, 5],
-            Self::Limits => &[0, 1, 2, 3, 4],
+            Self::Limits => &[0, 1, 2, 3, 4, 5, 6],
         }
     }
 
@@ -260,18 +266,21 @@ async fn add_feature(own: &Own, feature: &str) -> Result<()> {
     Ok(())
 }
 
-/// Of a thousand at a time, or of so many starts that none has to wait.
+/// Of a thousand at a time, or of so many starts that none has to wait, or of a few at a time.
 async fn add_limit(own: &Own, limit: &str) -> Result<()> {
     let placed = NewLimit { concurrency: Some(CAPACITY as u32), ..NewLimit::default() };
     let rate = Rate { burst: STARTS, ..Rate::new(STARTS, Duration::from_secs(1)) };
+    let canvas = if limit == "beside" { NEIGHBOR } else { CanvasId::DEFAULT };
     let (name, limit) = match limit {
+        "full" => ("placed".to_owned(), NewLimit { concurrency: Some(FULL), ..placed }),
+        "beside" => (format!("handler:WORKER/{ELSEWHERE}"), placed),
         "handler" => (format!("handler:WORKER/{}", name(0)), placed),
         "key" => ("placed".to_owned(), placed),
         "rate" => ("rated".to_owned(), NewLimit { concurrency: None, rate: Some(rate), ..placed }),
         "keys" => ("many".to_owned(), placed),
         _ => return Ok(()),
     };
-    own.admin().put_limit(CanvasId::DEFAULT, &name.parse()?, &limit, &actor()).await?;
+    own.admin().put_limit(canvas, &name.parse()?, &limit, &actor()).await?;
     Ok(())
 }
 
