@@ -1,8 +1,13 @@
 //! The history over HTTP: attempts of an event, ended events in pages and singly, and nothing for
 //! another tenant.
 
+use std::time::Duration;
+
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use wakeq::events::Keep;
+use wakeq::machine::Outcome;
+use wakeq::{EventId, Route};
 use wakeq_service::access::Scope;
 
 use crate::support::OTHER;
@@ -48,6 +53,31 @@ async fn an_ended_event_tells_its_whole_story() {
         let answer = service.ask(&key, Method::GET, &foreign, Value::Null).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND);
     }
+    service.stop().await;
+}
+
+/// A batch is not among the options that are shown, even if it is all that the emit gave.
+#[tokio::test]
+async fn a_kept_member_shows_its_batch() {
+    let service = Service::start().await;
+    let on_end = json!({"on_end": {"name": "imported", "value": 7}});
+    service.post("/batches/import:42", on_end).await.json();
+    let route = Route::new("row").keep(Keep::all(Duration::from_secs(3600)));
+    let (mut worker, _seen) = service.stage.recording(route);
+    let key = service.key("other", OTHER, &[Scope::Read]).await;
+    for (asked, options) in [(json!({"keep_s": 60}), json!({"keep_s": 60.0})), (Value::Null, Value::Null)] {
+        let member = json!({"name": "row", "value": 1, "batch": "import:42", "options": asked});
+        let id = service.post("/events", member).await.json()["id"].as_str().unwrap().to_owned();
+        worker.until(EventId(id.parse().unwrap()), Outcome::Deleted).await;
+        let path = format!("/events/{id}");
+        let shown = service.get(&path).await.json();
+        assert_eq!((&shown["state"], &shown["batch"]), (&json!("completed"), &json!("import:42")), "{shown}");
+        assert_eq!(shown["options"], options, "{shown}");
+        let theirs = format!("/canvases/{OTHER}{path}");
+        let theirs = service.ask(&key, Method::GET, &theirs, Value::Null).await;
+        assert_eq!(theirs.status, StatusCode::NOT_FOUND);
+    }
+    worker.stop().await;
     service.stop().await;
 }
 

@@ -432,7 +432,8 @@ impl EventDetail {
             cancelled_by: ended.ended_by,
             last_error: ended.error,
             traceparent: ended.metadata.traceparent.map(|trace| trace.to_string()),
-            options: ended.options.as_deref().map(OptionsJson::from),
+            batch: batch_of(ended.options.as_deref()),
+            options: ended.options.as_deref().and_then(OptionsJson::of_event),
             place: ended.place.map(PlaceJson::from),
             ..Self::of_gone(ended.id, ended.enqueued_at)
         }
