@@ -82,19 +82,20 @@ pub(super) fn headers(
 }
 
 /// The headers for what the emit asked for, as far as it says something to the receiver: how many
-/// more attempts there are, for how long this one may take, when none starts any more, its tags,
-/// the keys of its limits, and that it is urgent.
+/// more attempts there are, for how long this one may take, when none starts any more, its batch, its
+/// tags, the keys of its limits, and that it is urgent.
 fn asked(options: &EventOptions) -> impl Iterator<Item = (&'static str, String)> {
     let retries = options.retries().map(|retries| ("wakeq-retries", retries.to_string()));
     let timeout = options.timeout().map(|timeout| ("wakeq-timeout", timeout.as_secs_f64().to_string()));
     let moment = options.not_after().map(|moment| moment.to_rfc3339_opts(SecondsFormat::Micros, true));
     let moment = moment.map(|moment| ("wakeq-not-after", moment));
+    let batch = options.batch().map(|batch| ("wakeq-batch", batch.to_string()));
     let joined = |texts: Vec<&str>| (!texts.is_empty()).then(|| texts.join(","));
     let tags = joined(options.tags().iter().map(Tag::as_str).collect()).map(|tags| ("wakeq-tags", tags));
     let limits = joined(options.limits().iter().map(LimitKey::as_str).collect());
     let limits = limits.map(|limits| ("wakeq-limits", limits));
     let urgent = options.is_urgent().then(|| ("wakeq-urgent", "true".to_owned()));
-    [retries, timeout, moment, tags, limits, urgent].into_iter().flatten()
+    [retries, timeout, moment, batch, tags, limits, urgent].into_iter().flatten()
 }
 
 /// Adds the headers of a target. None takes the place of another: a token goes before an
@@ -196,13 +197,14 @@ mod tests {
         let event = wakeq::Event::new("send-email", &1).unwrap();
         let event = event.retries(7).unwrap().timeout(std::time::Duration::from_millis(1_500)).unwrap();
         let event = event.not_after("2026-01-31T08:05:00Z".parse().unwrap()).unwrap();
-        let event = event.tag("customer:7").unwrap().tag("late").unwrap();
+        let event = event.batch("import:42").unwrap().tag("customer:7").unwrap().tag("late").unwrap();
         let event = event.limit("customer:7").unwrap().limit("mails").unwrap().urgent();
         let headers: Vec<_> = asked(event.options().unwrap()).collect();
         let expected = [
             ("wakeq-retries", "7".to_owned()),
             ("wakeq-timeout", "1.5".to_owned()),
             ("wakeq-not-after", "2026-01-31T08:05:00.000000Z".to_owned()),
+            ("wakeq-batch", "import:42".to_owned()),
             ("wakeq-tags", "customer:7,late".to_owned()),
             ("wakeq-limits", "customer:7,mails".to_owned()),
             ("wakeq-urgent", "true".to_owned()),

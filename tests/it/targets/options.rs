@@ -31,11 +31,15 @@ async fn a_target_is_told_what_the_emit_asked_for() {
     let event = greet().retries(0).unwrap().timeout(Duration::from_millis(20_500)).unwrap();
     let event =
         event.not_after(moment).unwrap().limit("customer:7").unwrap().limit("mails").unwrap().urgent();
+    let batch = stage.queue.batch("import:42").unwrap();
+    batch.open(Event::new("imported", &1).unwrap()).await.unwrap();
+    let event = event.batch("import:42").unwrap();
     let id = stage.queue.emit(event).await.unwrap().id;
     let arrived = receiver.next().await;
     assert_eq!(arrived.header("wakeq-retries"), "0");
     assert_eq!(arrived.header("wakeq-timeout"), "20.5");
     assert_eq!(arrived.header("wakeq-not-after"), "2100-01-31T08:05:00.000000Z");
+    assert_eq!(arrived.header("wakeq-batch"), "import:42");
     assert_eq!(arrived.header("wakeq-limits"), "customer:7,mails");
     assert_eq!(arrived.header("wakeq-urgent"), "true");
     arrived.answer("500 Internal Server Error", &[]);
