@@ -86,7 +86,8 @@ impl Client {
         Ok(answer.events)
     }
 
-    /// An event with its value. One that has ended is a problem with the code `not-found`.
+    /// An event with its value. One that has ended is a problem with the code `not-found`, unless
+    /// it is kept.
     pub async fn event(&self, id: Uuid) -> Result<EventDetail, Error> {
         self.request(&of_event(Method::GET, "", id).query("view", "full")).await
     }

@@ -74,7 +74,8 @@ export class Client {
   }
 
   /**
-   * An event with its value. One that has ended is an `ApiError` with the code `not-found`.
+   * An event with its value. One that has ended is an `ApiError` with the code `not-found`, unless
+   * it is kept.
    * @param {string} id
    * @param {CallOptions} [options]
    */
