@@ -113,8 +113,7 @@ class Client:
         return cast(schema.EmittedBatch, answer)["events"]
 
     def event(self, id: str) -> schema.EventDetail:
-        """An event with its value. One that has ended is an ApiError with the code `not-found`,
-        unless it is kept."""
+        """An event with its value. One that has ended and is not kept is an ApiError `not-found`."""
         answer = self.request("GET", EVENTS + "/{id}", path={"id": id}, query={"view": "full"})
         return cast(schema.EventDetail, answer)
 
