@@ -131,6 +131,37 @@ async fn a_commit_that_is_under_way_is_waited_for() {
     }
 }
 
+/// A renewal that waits for the transaction finds no row after its commit, which ends nothing.
+#[tokio::test]
+async fn a_renewal_may_meet_the_open_transaction() {
+    // Renewals come every three seconds, and a busy machine has six more for the commit.
+    let timing = wakeq::Timing { lease: Duration::from_secs(9), ..wakeq::Timing::default() };
+    let (stage, _) = Stage::memory_with(timing).await;
+    stage.execute(BOOKINGS).await;
+    let (pool, go) = (stage.pool.clone(), Arc::new(Notify::new()));
+    let opened = Arc::clone(&go);
+    let handlers = Handlers::new().on(book(), move |event: Execution| {
+        let (pool, go) = (pool.clone(), Arc::clone(&opened));
+        async move {
+            let mut transaction = pool.begin().await?;
+            insert(&mut transaction, &event).await?;
+            event.complete_in(&mut transaction).await?;
+            go.notified().await;
+            transaction.commit().await?;
+            sqlx::query("insert into bookings (event) values (gen_random_uuid())").execute(&pool).await?;
+            HandlerResult::Ok(())
+        }
+    });
+    let mut worker = stage.worker(handlers);
+    let id = stage.emit("book").await;
+    until("a renewal waits for the row", async || (stage.waiting_for_locks().await > 0).then_some(())).await;
+    go.notify_one();
+    let report = worker.until(id, Outcome::Deleted).await;
+    assert!(!report.trail.contains(&Outcome::LeaseLost), "{report:?}");
+    assert_eq!((stage.rows().await, stage.count(BOOKED).await), (0, 2));
+    worker.stop().await;
+}
+
 /// Both attempts of an event whose lease ran out try to commit: the later one does.
 #[tokio::test]
 async fn an_attempt_that_lost_its_claim_commits_nothing() {
