@@ -82,8 +82,8 @@ pub(super) fn headers(
 }
 
 /// The headers for what the emit asked for, as far as it says something to the receiver: how many
-/// more attempts there are, for how long this one may take, when none starts any more, its batch, its
-/// tags, the keys of its limits, and that it is urgent.
+/// more attempts there are, for how long this one may take, when none starts any more, its batch,
+/// its tags, the keys of its limits, and that it is urgent.
 fn asked(options: &EventOptions) -> impl Iterator<Item = (&'static str, String)> {
     let retries = options.retries().map(|retries| ("wakeq-retries", retries.to_string()));
     let timeout = options.timeout().map(|timeout| ("wakeq-timeout", timeout.as_secs_f64().to_string()));
