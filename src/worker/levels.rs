@@ -1,6 +1,6 @@
 //! Two levels of waiting items. Urgent ones start first, in places that are kept for them if need
-//! be, and of four starts at least one is another's while any waits. Within a level, owners share
-//! the places as in a [`Rotation`].
+//! be, and of four starts at least one is another's while any waits that may start. Within a level,
+//! owners share the places as in a [`Rotation`].
 //!
 //! Pure: it starts nothing and has no clock. The caller bounds its size.
 
