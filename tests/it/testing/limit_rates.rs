@@ -108,3 +108,43 @@ async fn events_start_at_the_rate_that_is_in_force() {
     let (_stage, kit) = on_postgres().await;
     starts_at_another_rate(kit).await;
 }
+
+/// Two rates in either order: no event uses one up while it waits for the other, and those of
+/// another tenant are its own.
+async fn takes_a_start_of_both_rates(kit: TestKit) {
+    let (kit, ada) = (syncing(kit), Actor::admin("ada"));
+    let slowly = NewLimit { rate: Some(Rate::new(1, KILO)), ..NewLimit::default() };
+    for canvas in [CanvasId::DEFAULT, OTHER] {
+        for key in ["a", "b"] {
+            kit.admin().put_limit(canvas, &key.parse().unwrap(), &slowly, &ada).await.unwrap();
+        }
+    }
+    for key in ["a", "b"] {
+        let alone = kit.emit(event(&[key])).await.unwrap().id;
+        assert_eq!(ran(&kit.drain().await.unwrap()), [alone]);
+        kit.advance(KILO / 4).await.unwrap();
+    }
+    let both = kit.emit(event(&["a", "b"])).await.unwrap().id;
+    kit.advance(KILO / 1000).await.unwrap();
+    let crossed = kit.emit(event(&["b", "a"])).await.unwrap().id;
+    let theirs = kit.emit(event(&["b", "a"]).canvas(OTHER)).await.unwrap().id;
+    assert_eq!(ran(&kit.drain().await.unwrap()), [theirs], "ours wait for one rate or the other");
+    // Well within the hour after which what waits is looked at anyway.
+    let mut started = Vec::new();
+    for _ in 0..6 {
+        kit.advance(KILO / 2).await.unwrap();
+        let now = ran(&kit.drain().await.unwrap());
+        assert!(now.len() <= 1, "{now:?} start at once");
+        started.extend(now);
+    }
+    started.sort_by_key(|id| *id != both);
+    assert_eq!(started, [both, crossed]);
+    assert_eq!(kit.drain().await.unwrap().waiting, 0);
+}
+
+#[tokio::test]
+async fn events_that_name_two_rates_in_either_order_all_start() {
+    takes_a_start_of_both_rates(TestKit::new()).await;
+    let (_stage, kit) = on_postgres().await;
+    takes_a_start_of_both_rates(kit).await;
+}
