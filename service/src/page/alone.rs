@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_kept_is_asked_for_seldom_if_it_costs_much() {
+    async fn an_answer_that_is_not_kept_is_asked_for_seldom_if_it_costs_much() {
         let one = |_| vec![question("a")];
         let failing = watched(&Memo::default(), one, || Err(Problem::unavailable("the database"))).await;
         is_seldom(&failing, "no answer");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_known_is_shown_while_it_is_asked_for_in_vain() {
+    async fn a_known_answer_is_shown_while_it_is_asked_for_in_vain() {
         let memo = Memo::default();
         memo.watch(&question("a"), &memo.alone(), async { None }, async { answer(false) }).await.unwrap();
         tokio::time::advance(FRESH).await;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_cheap_is_asked_for_at_each_look() {
+    async fn a_cheap_question_is_asked_at_each_look() {
         let (memo, times) = (Memo::default(), Cell::new(0));
         let alone = memo.alone();
         for _ in 0..100 {

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_even_tried_has_changed_nothing() {
+    fn a_form_that_was_not_even_tried_has_changed_nothing() {
         let refuses = |kind| is_refusal(&Problem::new(kind, "no"));
         for kind in [Kind::Unauthenticated, Kind::Forbidden, Kind::TooManyRequests] {
             assert!(refuses(kind), "{kind:?}");
