@@ -45,6 +45,8 @@ const LIMITS: [&str; 7] = ["none", "beside", "handler", "key", "rate", "keys", "
 const KEYS: [Option<&str>; 7] =
     [None, None, None, Some("placed"), Some("rated"), Some("many"), Some("placed")];
 const FULL: u32 = 5;
+/// How many times fewer events there are where they wait for each other.
+const FEWER: u64 = 20;
 /// Whose handler is limited beside.
 const NEIGHBOR: CanvasId = CanvasId(Uuid::from_u128(7));
 /// The most that a rate may have.
@@ -183,6 +185,9 @@ impl Traffic {
             Growth::Canvases => Self { canvases: size, ..small },
             Growth::Workers => Self { workers: size, ..small },
             Growth::Payload => Self { events: events.min(BYTES / size), bytes: size, ..small },
+            Growth::Limits if LIMITS[size as usize] == "full" => {
+                Self { events: events / FEWER, key: KEYS[size as usize], ..small }
+            }
             Growth::Limits => Self { key: KEYS[size as usize], ..small },
             Growth::Depth | Growth::Rules | Growth::Features => small,
         }
@@ -293,5 +298,6 @@ mod tests {
         assert_eq!(Traffic::of(Growth::Payload, 262_144, 100_000).events, 4_096);
         assert_eq!(Traffic::of(Growth::Payload, 1_024, 100_000).events, 100_000);
         assert_eq!(Traffic::of(Growth::Handlers, 10_000, 100_000).events, 100_000);
+        assert_eq!(Traffic::of(Growth::Limits, 6, 100_000).events, 5_000);
     }
 }
