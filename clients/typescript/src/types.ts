@@ -32,6 +32,14 @@ type Query<O> = O extends { parameters: { query?: infer Q } }
   ? [NonNullable<Q>] extends [never] ? { query?: undefined } : { query?: NonNullable<Q> }
   : { query?: undefined };
 
+type QueryOf<P extends PathOf<"GET">> =
+  Operation<"GET", P> extends { parameters: { query?: infer Q } } ? NonNullable<Q> : never;
+
+type WithLists<Q> = { [N in keyof Q]: N extends "state" | "tag" ? Q[N] | string[] : Q[N] };
+
+/** What a list or a count is of. An event has all of several tags, and one of several states. */
+export type FilterOf<P extends PathOf<"GET">> = WithLists<QueryOf<P>>;
+
 type Path<O> = O extends { parameters: { path: infer V } }
   ? Exclude<keyof V, "canvas"> extends never
     ? { path?: { canvas?: string } }

@@ -1,0 +1,351 @@
+// Calls about many events at once, and about what their canvas allows: lists, counts, batches,
+// operations, limits, switches and workers. Lists come as pages, or item by item.
+
+import { once, Requests } from "./requests.js";
+
+/** @import { CallOptions, FilterOf, Schemas } from "./types.js" */
+
+/** Items that are asked for at a time where all are read. */
+const PAGE = 1000;
+
+export class Operating extends Requests {
+  /**
+   * A page of events that have not ended, by handler and due time: pass `next_cursor` as `cursor`,
+   * with the same filter, for the next one. It may be short or empty although more follow.
+   * @param {FilterOf<"/v1/canvases/{canvas}/events"> & CallOptions} [filter]
+   */
+  events({ signal, ...filter } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/events", { signal, query: joined(filter) });
+  }
+
+  /**
+   * All events that have not ended and match a filter, page by page.
+   * @param {FilterOf<"/v1/canvases/{canvas}/events"> & CallOptions} [filter]
+   */
+  eachEvent(filter = {}) {
+    return each((cursor) => this.events({ limit: PAGE, ...filter, cursor }), filter.cursor);
+  }
+
+  /**
+   * How many events match a filter, of up to 10,000 that are examined after the `cursor`, which is
+   * the `next_cursor` of the previous count. With the state `dead` alone, dead events are counted.
+   * @param {FilterOf<"/v1/canvases/{canvas}/events/count"> & CallOptions} [filter]
+   */
+  countEvents({ signal, ...filter } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/events/count", { signal, query: joined(filter) });
+  }
+
+  /**
+   * Replaces the tags of an event that waits or runs.
+   * @param {string} id
+   * @param {string[]} tags
+   * @param {CallOptions} [options]
+   */
+  setTags(id, tags, options) {
+    const sent = { ...options, path: { id }, body: { tags } };
+    return this.request("PUT", "/v1/canvases/{canvas}/events/{id}/tags", sent);
+  }
+
+  /**
+   * Gives an event that waits another due time, earlier or later.
+   * @param {string} id
+   * @param {Schemas["SetDue"]} due `delay_s` from now, or `delay_until`
+   * @param {CallOptions} [options]
+   */
+  setDue(id, due, options) {
+    return this.request("PUT", "/v1/canvases/{canvas}/events/{id}/due", { ...options, path: { id }, body: due });
+  }
+
+  /**
+   * A page of events that have ended and are kept, the latest first.
+   * @param {FilterOf<"/v1/canvases/{canvas}/ended-events"> & CallOptions} [filter]
+   */
+  endedEvents({ signal, ...filter } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/ended-events", { signal, query: joined(filter) });
+  }
+
+  /**
+   * All events that have ended, are kept and match a filter, page by page.
+   * @param {FilterOf<"/v1/canvases/{canvas}/ended-events"> & CallOptions} [filter]
+   */
+  eachEndedEvent(filter = {}) {
+    return each((cursor) => this.endedEvents({ limit: PAGE, ...filter, cursor }), filter.cursor);
+  }
+
+  /**
+   * A page of dead events, the latest first: pass `next_cursor` as `cursor`, with the same filter,
+   * for the next one.
+   * @param {FilterOf<"/v1/canvases/{canvas}/dead-events"> & CallOptions} [filter]
+   */
+  deadEvents({ signal, ...filter } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/dead-events", { signal, query: joined(filter) });
+  }
+
+  /**
+   * All dead events that match a filter, page by page.
+   * @param {FilterOf<"/v1/canvases/{canvas}/dead-events"> & CallOptions} [filter]
+   */
+  eachDeadEvent(filter = {}) {
+    return each((cursor) => this.deadEvents({ limit: PAGE, ...filter, cursor }), filter.cursor);
+  }
+
+  /**
+   * Emits dead events again, up to 10,000: on `more`, repeat with the answer's `before`, without
+   * `all`.
+   * @param {Schemas["BulkRequest"]} which a filter, or `{ all: true }`
+   * @param {CallOptions} [options]
+   */
+  redrive(which, options) {
+    return this.request("POST", "/v1/canvases/{canvas}/dead-events/redrive", { ...options, body: which });
+  }
+
+  /**
+   * Emits one dead event again.
+   * @param {string} id
+   * @param {CallOptions} [options]
+   */
+  redriveOne(id, options) {
+    const sent = { ...options, path: { id } };
+    return this.request("POST", "/v1/canvases/{canvas}/dead-events/{id}/redrive", sent);
+  }
+
+  /**
+   * Opens a batch, with the event to emit at its end. Opening it again with the same event changes
+   * nothing. Its members are emitted with its name as `batch`.
+   * @param {string} name
+   * @param {Schemas["NewBatchEnd"]} onEnd
+   * @param {CallOptions} [options]
+   */
+  openBatch(name, onEnd, options) {
+    const sent = { repeatable: true, ...options, path: { batch: name }, body: { on_end: onEnd } };
+    return this.request("POST", "/v1/canvases/{canvas}/batches/{batch}", sent);
+  }
+
+  /**
+   * Closes a batch: no more members come, except from its members. Its event is emitted once the
+   * last of them has ended.
+   * @param {string} name
+   * @param {CallOptions} [options]
+   */
+  closeBatch(name, options) {
+    const sent = { repeatable: true, ...options, path: { batch: name } };
+    return this.request("POST", "/v1/canvases/{canvas}/batches/{batch}/close", sent);
+  }
+
+  /**
+   * A batch, with how many of its members have ended and are left.
+   * @param {string} name
+   * @param {CallOptions} [options]
+   */
+  batch(name, options) {
+    return this.request("GET", "/v1/canvases/{canvas}/batches/{batch}", { ...options, path: { batch: name } });
+  }
+
+  /**
+   * A page of the batches, by name.
+   * @param {FilterOf<"/v1/canvases/{canvas}/batches"> & CallOptions} [options]
+   */
+  batches({ signal, ...query } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/batches", { signal, query });
+  }
+
+  /**
+   * All batches, page by page.
+   * @param {FilterOf<"/v1/canvases/{canvas}/batches"> & CallOptions} [options]
+   */
+  eachBatch(options = {}) {
+    return each((cursor) => this.batches({ limit: PAGE, ...options, cursor }), options.cursor);
+  }
+
+  /**
+   * Gives a batch up: its event is never emitted, and its members stay as they are.
+   * @param {string} name
+   * @param {CallOptions} [options]
+   */
+  async cancelBatch(name, options) {
+    await this.request("DELETE", "/v1/canvases/{canvas}/batches/{batch}", { ...options, path: { batch: name } });
+  }
+
+  /**
+   * Begins an operation on many events. It returns at once, and the service carries the operation
+   * on: `operation` says how far it has come. Attempts after a lost answer begin nothing twice.
+   * @param {Schemas["NewOperation"]} operation
+   * @param {CallOptions} [options]
+   */
+  beginOperation(operation, options) {
+    return this.request("POST", "/v1/canvases/{canvas}/operations", { ...once(options), body: operation });
+  }
+
+  /**
+   * What an operation would change.
+   * @param {Schemas["NewOperation"]} operation
+   * @param {CallOptions} [options]
+   */
+  previewOperation(operation, options) {
+    const sent = { repeatable: true, ...options, body: operation };
+    return this.request("POST", "/v1/canvases/{canvas}/operations/preview", sent);
+  }
+
+  /**
+   * An operation, and how far it has come.
+   * @param {string} id
+   * @param {CallOptions} [options]
+   */
+  operation(id, options) {
+    const sent = { ...options, path: { operation: id } };
+    return this.request("GET", "/v1/canvases/{canvas}/operations/{operation}", sent);
+  }
+
+  /**
+   * A page of the canvas's operations, the latest first.
+   * @param {FilterOf<"/v1/canvases/{canvas}/operations"> & CallOptions} [options]
+   */
+  operations({ signal, ...query } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/operations", { signal, query });
+  }
+
+  /**
+   * All operations of the canvas, page by page.
+   * @param {FilterOf<"/v1/canvases/{canvas}/operations"> & CallOptions} [options]
+   */
+  eachOperation(options = {}) {
+    return each((cursor) => this.operations({ limit: PAGE, ...options, cursor }), options.cursor);
+  }
+
+  /**
+   * Cancels an operation. What it has done stays, and the answer says how much that is.
+   * @param {string} id
+   * @param {CallOptions} [options]
+   */
+  cancelOperation(id, options) {
+    const sent = { ...options, path: { operation: id } };
+    return this.request("DELETE", "/v1/canvases/{canvas}/operations/{operation}", sent);
+  }
+
+  /**
+   * Sets a limit of the canvas: of all its events (`canvas`), of a handler (`handler:MODULE/NAME`),
+   * of a key that emits name, or of a family of keys. Repeated, it replaces the limit.
+   * @param {string} name
+   * @param {Schemas["PutLimit"]} limit
+   * @param {CallOptions} [options]
+   */
+  setLimit(name, limit, options) {
+    const sent = { repeatable: true, ...options, path: { limit: name }, body: limit };
+    return this.request("PUT", "/v1/canvases/{canvas}/limits/{limit}", sent);
+  }
+
+  /**
+   * A limit that counts on the canvas, which may be the operator's default.
+   * @param {string} name
+   * @param {CallOptions} [options]
+   */
+  limit(name, options) {
+    return this.request("GET", "/v1/canvases/{canvas}/limits/{limit}", { ...options, path: { limit: name } });
+  }
+
+  /**
+   * A page of the limits, by name.
+   * @param {FilterOf<"/v1/canvases/{canvas}/limits"> & CallOptions} [options]
+   */
+  limits({ signal, ...query } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/limits", { signal, query });
+  }
+
+  /**
+   * All limits, page by page.
+   * @param {FilterOf<"/v1/canvases/{canvas}/limits"> & CallOptions} [options]
+   */
+  eachLimit(options = {}) {
+    return each((cursor) => this.limits({ limit: PAGE, ...options, cursor }), options.cursor);
+  }
+
+  /**
+   * A page of what is in use of a limit, of a family for each of its keys.
+   * @param {string} name
+   * @param {FilterOf<"/v1/canvases/{canvas}/limits/{limit}/uses"> & CallOptions} [options]
+   */
+  limitUses(name, { signal, ...query } = {}) {
+    const sent = { signal, path: { limit: name }, query };
+    return this.request("GET", "/v1/canvases/{canvas}/limits/{limit}/uses", sent);
+  }
+
+  /**
+   * All that is in use of a limit, page by page.
+   * @param {string} name
+   * @param {FilterOf<"/v1/canvases/{canvas}/limits/{limit}/uses"> & CallOptions} [options]
+   */
+  eachLimitUse(name, options = {}) {
+    return each((cursor) => this.limitUses(name, { limit: PAGE, ...options, cursor }), options.cursor);
+  }
+
+  /**
+   * Removes a limit of the canvas, and wakes what waited for it.
+   * @param {string} name
+   * @param {CallOptions} [options]
+   */
+  async removeLimit(name, options) {
+    await this.request("DELETE", "/v1/canvases/{canvas}/limits/{limit}", { ...options, path: { limit: name } });
+  }
+
+  /**
+   * What stops the whole canvas: its pause and its block, and the block of everything.
+   * @param {CallOptions} [options]
+   */
+  async switches(options) {
+    const query = { limit: PAGE };
+    return (await this.request("GET", "/v1/canvases/{canvas}/switches", { ...options, query })).items;
+  }
+
+  /**
+   * A page of the worker processes of all canvases, by name, for keys of every canvas.
+   * @param {FilterOf<"/v1/admin/workers"> & CallOptions} [options]
+   */
+  workers({ signal, ...query } = {}) {
+    return this.request("GET", "/v1/admin/workers", { signal, query });
+  }
+
+  /**
+   * All worker processes, page by page.
+   * @param {FilterOf<"/v1/admin/workers"> & CallOptions} [options]
+   */
+  eachWorker(options = {}) {
+    return each((cursor) => this.workers({ limit: PAGE, ...options, cursor }), options.cursor);
+  }
+
+  /**
+   * A worker process, with its handlers and what it ran when it was last seen. Of several with the
+   * name, the one that was seen last, or this `instance`.
+   * @param {string} name
+   * @param {{ instance?: string } & CallOptions} [options]
+   */
+  worker(name, { instance, ...options } = {}) {
+    const sent = { ...options, path: { worker: name }, query: { instance } };
+    return this.request("GET", "/v1/admin/workers/{worker}", sent);
+  }
+}
+
+/**
+ * A filter as a query, in which several tags or states are one parameter.
+ * @param {Record<string, unknown>} filter
+ * @returns {any}
+ */
+function joined(filter) {
+  const given = Object.entries(filter).filter(([, value]) => !(Array.isArray(value) && value.length === 0));
+  return Object.fromEntries(given.map(([name, value]) => [name, Array.isArray(value) ? value.join() : value]));
+}
+
+/**
+ * The items of all pages.
+ * @template T
+ * @param {(cursor: string | undefined) => Promise<{ items: T[], next_cursor?: string | null }>} pageAt
+ * @param {string | undefined} cursor
+ * @returns {AsyncGenerator<T, void, undefined>}
+ */
+async function* each(pageAt, cursor) {
+  for (let next = cursor; ; ) {
+    const page = await pageAt(next);
+    yield* page.items;
+    next = page.next_cursor ?? undefined;
+    if (next === undefined) return;
+  }
+}
