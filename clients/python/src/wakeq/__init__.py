@@ -8,6 +8,7 @@
 
 from ._client import Client
 from ._errors import ApiError, TransportError, WakeqError
+from ._filters import CountFilter, DeadFilter, EndedFilter, EventFilter, Paging
 from ._verify import Delivery, SignatureError, verify
 from ._worker import Context, DeadError, RetryError, Worker
 
@@ -15,8 +16,13 @@ __all__ = [
     "ApiError",
     "Client",
     "Context",
+    "CountFilter",
     "DeadError",
+    "DeadFilter",
     "Delivery",
+    "EndedFilter",
+    "EventFilter",
+    "Paging",
     "RetryError",
     "SignatureError",
     "TransportError",
