@@ -50,6 +50,7 @@ pub(crate) const TYPESCRIPT: Package = Package {
     tests: &[
         "--test",
         "test/client.test.js",
+        "test/operating.test.js",
         "test/transport.test.js",
         "test/verify.test.js",
         "test/worker.test.js",
@@ -142,7 +143,7 @@ async fn the_tests_of_the_python_package_pass() {
     check_tests(&PYTHON).await;
 }
 
-/// Its tests, with a key on each of two canvases and a worker that delivers.
+/// Its tests, with a key on each of two canvases, one that reads all, and a worker that delivers.
 async fn check_tests(package: &Package) {
     if !package.is_runnable() {
         return;
@@ -152,12 +153,14 @@ async fn check_tests(package: &Package) {
     let scopes = [Scope::Emit, Scope::Read, Scope::Values, Scope::Operate];
     let key = service.key("client", CanvasId::DEFAULT, &scopes).await;
     let other_key = service.key("other-client", OTHER, &scopes).await;
+    let wide_key = service.wide_key("wide", &[Scope::Read]).await;
     let guard = Guard::new(None).unwrap();
     let launch = package
         .launch(package.tests)
         .environment("WAKEQ_SERVER", format!("http://{}", service.address))
         .environment("WAKEQ_KEY", key)
         .environment("WAKEQ_OTHER_KEY", other_key)
+        .environment("WAKEQ_WIDE_KEY", wide_key)
         .environment("WAKEQ_OTHER_CANVAS", OTHER.to_string());
     let child = guard.start(launch).unwrap();
     let status = tokio::time::timeout(TESTS_TIMEOUT, child.ended()).await.expect("its tests do not end");

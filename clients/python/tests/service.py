@@ -10,11 +10,13 @@ import unittest
 import uuid
 from typing import Any, Callable, TypeVar
 
-from wakeq import Client
+from wakeq import ApiError, Client
 
 URL = os.environ.get("WAKEQ_SERVER", "")
 KEY = os.environ.get("WAKEQ_KEY", "")
 OTHER_KEY = os.environ.get("WAKEQ_OTHER_KEY", "")
+# Reads every canvas.
+WIDE_KEY = os.environ.get("WAKEQ_WIDE_KEY", "")
 OTHER_CANVAS = os.environ.get("WAKEQ_OTHER_CANVAS", "00000000-0000-0000-0000-000000000007")
 
 needs_service = unittest.skipUnless(
@@ -47,6 +49,23 @@ def until(ask: Callable[[], T | None]) -> T:
             return answer
         time.sleep(0.05)
     raise AssertionError("it did not happen within a minute")
+
+
+class ServiceTestCase(unittest.TestCase):
+    """Tests with a client of the service."""
+
+    def setUp(self) -> None:
+        self.wakeq = client()
+        self.addCleanup(self.wakeq.close)
+
+    def fails(self, status: int, code: str, call: Callable[..., Any], *args: Any, **more: Any) -> None:
+        with self.assertRaises(ApiError) as caught:
+            call(*args, **more)
+        error = caught.exception
+        self.assertEqual((error.status, error.code), (status, code), error)
+        self.assertEqual(error.type, f"urn:wakeq:problem:{code}")
+        self.assertTrue(error.title and error.detail and error.request_id)
+        self.assertTrue(str(error.detail) in str(error) and str(error.request_id) in str(error))
 
 
 class Request(http.server.BaseHTTPRequestHandler):

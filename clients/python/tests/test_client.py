@@ -3,33 +3,30 @@ the nil canvas) and WAKEQ_OTHER_KEY (on the canvas of another tenant)."""
 
 from __future__ import annotations
 
-import unittest
 from typing import Any, Callable
 
-from wakeq import ApiError, verify
+from wakeq import verify
 from wakeq.schema import DeadEvent, EventOptions
 
-from .service import KEY, OTHER_KEY, Request, client, fresh_name, needs_service, other, serving, until
+from .service import (
+    KEY,
+    OTHER_KEY,
+    Request,
+    ServiceTestCase,
+    client,
+    fresh_name,
+    needs_service,
+    other,
+    serving,
+    until,
+)
 
 NOBODY = "01a1fa2a-7101-7382-922f-e03ca3c19953"
 HANDLER = "/v1/canvases/{canvas}/handlers/{module}/{name}"
 
 
 @needs_service
-class Calls(unittest.TestCase):
-    def setUp(self) -> None:
-        self.wakeq = client()
-        self.addCleanup(self.wakeq.close)
-
-    def fails(self, status: int, code: str, call: Callable[..., Any], *args: Any, **more: Any) -> None:
-        with self.assertRaises(ApiError) as caught:
-            call(*args, **more)
-        error = caught.exception
-        self.assertEqual((error.status, error.code), (status, code), error)
-        self.assertEqual(error.type, f"urn:wakeq:problem:{code}")
-        self.assertTrue(error.title and error.detail and error.request_id)
-        self.assertTrue(str(error.detail) in str(error) and str(error.request_id) in str(error))
-
+class Calls(ServiceTestCase):
     def test_an_event_is_emitted_explained_read_and_cancelled(self) -> None:
         wakeq, name = self.wakeq, fresh_name()
         value = {"to": "Ada", "é": [1.5, None]}
@@ -122,6 +119,9 @@ class Calls(unittest.TestCase):
         held, free = other().emit({"name": name})["id"], wakeq.emit({"name": name})["id"]
         rule = other().explain(held)["rule"]
         self.assertEqual(rule and rule["stops"], "canvas")
+        switches = [(switch["kind"], switch.get("reason")) for switch in other().switches()]
+        self.assertEqual(switches, [("pause", "wrong prices")])
+        self.assertEqual(wakeq.switches(), [])
         self.assertIsNone(wakeq.explain(free)["rule"])
         other().cancel(held)
         wakeq.cancel(free)
@@ -187,7 +187,25 @@ class Calls(unittest.TestCase):
         self.fails(404, "not-found", intruder.pause, "greet")
         for call in (intruder.explain, intruder.cancel):
             self.fails(404, "not-found", call, id)
-        for listing in (intruder.handlers, intruder.dead_events, intruder.statistics):
+        self.fails(404, "not-found", intruder.set_tags, id, [])
+        self.fails(404, "not-found", intruder.set_due, id, delay_s=1)
+        self.fails(404, "not-found", intruder.open_batch, "import:1", {"name": "imported"})
+        self.fails(404, "not-found", intruder.begin_operation, {"kind": "cancel", "all": True})
+        self.fails(404, "not-found", intruder.preview_operation, {"kind": "cancel", "all": True})
+        self.fails(404, "not-found", intruder.set_limit, "customer", concurrency=1)
+        listings: tuple[Callable[[], object], ...] = (
+            intruder.handlers,
+            intruder.dead_events,
+            intruder.statistics,
+            intruder.events,
+            intruder.count_events,
+            intruder.ended_events,
+            intruder.batches,
+            intruder.operations,
+            intruder.limits,
+            intruder.switches,
+        )
+        for listing in listings:
             self.fails(404, "not-found", listing)
         self.assertEqual(self.wakeq.explain(id)["state"], "delayed")
         self.wakeq.cancel(id)

@@ -36,7 +36,7 @@ export class Operating extends Requests {
   }
 
   /**
-   * Replaces the tags of an event that waits or runs.
+   * Replaces the tags of an event.
    * @param {string} id
    * @param {string[]} tags
    * @param {CallOptions} [options]

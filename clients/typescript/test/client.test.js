@@ -3,26 +3,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ApiError, verify } from "wakeq";
-import { client, freshName, key, otherCanvas, otherKey, serving, skip, until } from "./service.js";
+import { verify } from "wakeq";
+import { client, fails, freshName, key, otherCanvas, otherKey, serving, skip, until } from "./service.js";
 
 const NOBODY = "01a1fa2a-7101-7382-922f-e03ca3c19953";
-
-/**
- * @param {Promise<unknown> | (() => Promise<unknown>)} call
- * @param {number} status
- * @param {string} code
- */
-async function fails(call, status, code) {
-  const called = typeof call === "function" ? call() : call;
-  const error = await called.then(() => assert.fail("it succeeded"), (error) => error);
-  assert.ok(error instanceof ApiError, String(error));
-  assert.deepEqual([error.status, error.code], [status, code], String(error));
-  assert.equal(error.type, `urn:wakeq:problem:${code}`);
-  assert.ok(error.title && error.detail && error.requestId);
-  assert.ok(error.message.includes(error.detail) && error.message.includes(error.requestId));
-  return error;
-}
 
 test("an event is emitted, explained, read and cancelled", { skip }, async () => {
   const [wakeq, name] = [client(), freshName()];
@@ -109,6 +93,8 @@ test("a whole canvas is paused, and no other", { skip }, async () => {
   assert.deepEqual([paused.rule.kind, paused.rule.stops], ["pause", "canvas"]);
   const [held, free] = [await other.emit({ name }), await wakeq.emit({ name })];
   assert.equal((await other.explain(held.id)).rule?.stops, "canvas");
+  assert.deepEqual((await other.switches()).map(({ kind, reason }) => [kind, reason]), [["pause", "wrong prices"]]);
+  assert.deepEqual(await wakeq.switches(), []);
   assert.equal((await wakeq.explain(free.id)).rule ?? null, null);
   await other.cancel(held.id);
   await wakeq.cancel(free.id);
@@ -188,6 +174,19 @@ test("nothing crosses canvases", { skip }, async () => {
     () => intruder.pause("greet"),
     () => intruder.deadEvents(),
     () => intruder.redrive({ all: true }),
+    () => intruder.events(),
+    () => intruder.countEvents(),
+    () => intruder.endedEvents(),
+    () => intruder.setTags(id, []),
+    () => intruder.setDue(id, { delay_s: 1 }),
+    () => intruder.batches(),
+    () => intruder.openBatch("import:1", { name: "imported" }),
+    () => intruder.operations(),
+    () => intruder.beginOperation({ kind: "cancel", all: true }),
+    () => intruder.previewOperation({ kind: "cancel", all: true }),
+    () => intruder.limits(),
+    () => intruder.setLimit("customer", { concurrency: 1 }),
+    () => intruder.switches(),
   ];
   for (const call of calls) await fails(call, 404, "not-found");
   assert.equal((await wakeq.explain(id)).state, "delayed");

@@ -45,14 +45,15 @@ class _OfEvents(TypedDict, total=False):
 
 class _OfWaiting(_OfEvents, total=False):
     state: schema.SelectedState | Sequence[schema.SelectedState] | None
-    worker: str | None
-    """That this worker has claimed."""
     due_since: str | None
     due_before: str | None
 
 
 class EventFilter(_OfWaiting, Paging, total=False):
     """Which events that have not ended."""
+
+    worker: str | None
+    """That this worker has claimed."""
 
 
 class CountFilter(_OfWaiting, total=False):

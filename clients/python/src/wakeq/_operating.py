@@ -50,7 +50,7 @@ class Operating(Requests):
         return cast(schema.EventCount, self.request("GET", EVENTS + "/count", query=filter))
 
     def set_tags(self, id: str, tags: Sequence[str]) -> schema.TheEvent:
-        """Replaces the tags of an event that waits or runs."""
+        """Replaces the tags of an event."""
         body = {"tags": list(tags)}
         return cast(schema.TheEvent, self.request("PUT", EVENTS + "/{id}/tags", path={"id": id}, body=body))
 
