@@ -131,9 +131,7 @@ impl Client {
     /// A page of the batches by name, of at most 1,000; `cursor` is the previous page's
     /// `next_cursor`.
     pub async fn batches(&self, limit: u32, cursor: Option<&str>) -> Result<Page<Batch>, Error> {
-        let request = Request::new(Method::GET, BATCHES).query("limit", limit);
-        let request = cursor.into_iter().fold(request, |request, cursor| request.query("cursor", cursor));
-        self.request(&request).await
+        self.request(&Request::new(Method::GET, BATCHES).page(limit, cursor)).await
     }
 
     /// Gives a batch up: its event is never emitted, and its members stay as they are.

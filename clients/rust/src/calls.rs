@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::{
     Cancelled, Checkpoint, Client, DeadEvent, DeadFilter, Emitted, EndedEvent, EndedFilter, Error,
-    EventDetail, Handler, Lifted, Method, NewEvent, Page, Pause, Redriven, Request, Statistics,
+    EventDetail, Handler, Lifted, Method, NewEvent, Page, Pause, Redriven, Request, Rule, Statistics,
     StatisticsRange, Stopped,
 };
 
@@ -210,6 +210,12 @@ impl Client {
         self.request(&Request::new(Method::DELETE, CANVAS_PAUSE)).await
     }
 
+    /// What stops the whole canvas: its pause and its block, and the block of everything.
+    pub async fn switches(&self) -> Result<Vec<Rule>, Error> {
+        let list = Request::new(Method::GET, "/v1/canvases/{canvas}/switches").query("limit", "1000");
+        Ok(self.request::<Page<Rule>>(&list).await?.items)
+    }
+
     /// What happened to the events of a handler, in columns for a chart.
     ///
     /// ```no_run
@@ -236,8 +242,8 @@ impl Client {
         self.request(&of_range(request, range)).await
     }
 
-    /// A page of dead events, oldest first: pass its `next_cursor`, with the same filter, for the
-    /// next one.
+    /// A page of dead events, the latest first: pass its `next_cursor`, with the same filter, for
+    /// the next one.
     ///
     /// ```no_run
     /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {

@@ -27,6 +27,7 @@ mod calls;
 mod client;
 mod error;
 mod history;
+mod limits;
 mod listen;
 mod operations;
 mod options;
@@ -36,11 +37,13 @@ mod search;
 mod types;
 mod unique;
 mod verify;
+mod workers;
 
 pub use batches::{Batch, BatchCounts, BatchEnd, OnEnd};
 pub use client::Client;
 pub use error::{Error, Problem};
 pub use history::{Attempt, EndedEvent, EndedFilter};
+pub use limits::{Limit, LimitSet, LimitUse, NewLimit, OnFull, Rate};
 pub use listen::{Heard, Listening};
 pub use operations::{
     NewOperation, Operation, OperationFilter, OperationKind, OperationPreview, OperationState,
@@ -55,3 +58,4 @@ pub use types::{
 };
 pub use unique::{Outcome, Unique};
 pub use verify::{Delivery, SignatureError, Verifier};
+pub use workers::{Worker, WorkerRun, WorkerState, WorkerSummary};

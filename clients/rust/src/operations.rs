@@ -273,12 +273,7 @@ impl Client {
 
     /// A page of the canvas's operations, the latest first.
     pub async fn operations(&self, limit: u32, cursor: Option<&str>) -> Result<Page<Operation>, Error> {
-        let request = Request::new(Method::GET, OPERATIONS).query("limit", limit);
-        let request = match cursor {
-            Some(cursor) => request.query("cursor", cursor),
-            None => request,
-        };
-        self.request(&request).await
+        self.request(&Request::new(Method::GET, OPERATIONS).page(limit, cursor)).await
     }
 
     /// Cancels an operation. What it has done stays, and the answer says how much that is.

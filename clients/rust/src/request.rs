@@ -83,6 +83,15 @@ impl Request {
         self
     }
 
+    /// Asks for a page of a list.
+    pub(crate) fn page(self, limit: u32, cursor: Option<&str>) -> Self {
+        let request = self.query("limit", limit);
+        match cursor {
+            Some(cursor) => request.query("cursor", cursor),
+            None => request,
+        }
+    }
+
     /// Sets the body, as JSON text.
     pub fn body(self, json: impl Into<Vec<u8>>) -> Self {
         Self { body: Some(json.into()), ..self }

@@ -1,5 +1,8 @@
 //! The crate `wakeq-client`: each call, for two tenants.
 
+mod limits;
+mod search;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -249,6 +252,9 @@ async fn a_whole_canvas_is_paused_and_no_other() {
     assert_eq!((rule.stops.as_str(), rule.reason.as_deref()), ("canvas", Some("wrong prices")));
     let theirs = other.emit(&NewEvent::new("index", &1).unwrap()).await.unwrap().id;
     assert!(other.explain(theirs).await.unwrap().rule.is_none());
+    assert_eq!(mine.switches().await.unwrap()[0].reason.as_deref(), Some("wrong prices"));
+    assert!(other.switches().await.unwrap().is_empty());
+    refused(intruder.switches().await, 404, "not-found");
     assert!(!other.unpause_canvas().await.unwrap().lifted);
     refused(intruder.unpause_canvas().await, 404, "not-found");
     refused(intruder.pause_canvas(&Pause::default()).await, 404, "not-found");
