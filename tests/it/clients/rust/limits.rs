@@ -94,7 +94,7 @@ async fn a_key_of_every_canvas_sees_the_workers() {
     assert_eq!((seen.state, seen.running), (WorkerState::Working, 0));
     for instance in [None, Some(seen.instance)] {
         let shown = wide.worker(&seen.name, instance).await.unwrap();
-        assert_eq!((shown.summary.name.as_str(), shown.summary.instance), (seen.name.as_str(), seen.instance));
+        assert_eq!((&shown.summary.name, shown.summary.instance), (&seen.name, seen.instance));
         assert!(shown.has_targets && shown.runs.is_empty());
     }
     refused(wide.worker(&seen.name, Some(Uuid::nil())).await, 404, "not-found");
