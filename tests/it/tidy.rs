@@ -6,6 +6,7 @@
 //! when asked for, writes the table of requirements.
 
 mod arrows;
+mod builds;
 mod circles;
 mod documents;
 mod faults;
