@@ -93,6 +93,7 @@ impl Broker {
             data: message.data.clone(),
             attributes,
             ordering_key: message.ordering_key.clone(),
+            schema: message.schema.clone(),
         }
     }
 

@@ -47,6 +47,12 @@ pub(super) const SHORTEST_SNAPSHOT: Duration = Duration::from_secs(60 * 60);
 pub(super) const MOST_SUBSCRIPTIONS_OF_A_TOPIC: usize = 10_000;
 /// The most snapshots of one topic, each of which keeps what is published after it.
 pub(super) const MOST_SNAPSHOTS_OF_A_TOPIC: usize = 5_000;
+/// The size of a schema's definition.
+pub(super) const LARGEST_SCHEMA: usize = 300 * 1_024;
+/// The most schemas of one project.
+pub(super) const MOST_SCHEMAS: usize = 10_000;
+/// The most revisions of one schema.
+pub(super) const MOST_REVISIONS: usize = 20;
 /// Per policy.
 pub(super) const MOST_MEMBERS: usize = 1_500;
 pub(super) const MOST_PERMISSIONS: usize = 100;

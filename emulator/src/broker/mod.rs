@@ -1,4 +1,4 @@
-//! The broker: topics, subscriptions, snapshots, messages and leases, and their relations: which
+//! The broker: topics, subscriptions, snapshots, schemas, messages and leases, and their relations: which
 //! topic feeds which subscription, which subscriptions have news for their waiters, and what is due
 //! when.
 //!
@@ -42,6 +42,7 @@ use agenda::Agenda;
 use faults::{Purpose, SeededRng};
 use policies::Policies;
 use push::Pushes;
+use schemas::Schema;
 use snapshots::Snapshot;
 use streams::Streams;
 use subscriptions::Subscription;
@@ -54,9 +55,10 @@ pub(crate) use inspect::LISTED_MAX;
 pub use inspect::{SubscriptionContents, TopicContents};
 pub use message::Message;
 pub(crate) use overview::Counts;
-pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};
+pub use overview::{Overview, SchemaOverview, SnapshotOverview, SubscriptionOverview, TopicOverview};
 pub use push::{PushDelivery, PushFigures, PushResult};
 pub use refusal::{Answer, Reason, Refusal};
+pub use schemas::SchemaMark;
 pub(crate) use streams::answers_pings;
 pub use streams::{StreamId, StreamOverview, StreamTurn};
 pub use time::Time;
@@ -81,6 +83,7 @@ pub struct Broker {
     topics: BTreeMap<Name, Topic>,
     subscriptions: BTreeMap<Name, Subscription>,
     snapshots: BTreeMap<Name, Snapshot>,
+    schemas: BTreeMap<Name, Schema>,
     policies: Policies,
     pushes: Pushes,
     /// The subscriptions that send their dead letters to a topic.
@@ -115,6 +118,7 @@ impl Broker {
             topics: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
             snapshots: BTreeMap::new(),
+            schemas: BTreeMap::new(),
             policies: Policies::default(),
             pushes: Pushes::default(),
             dead_letter_sources: BTreeMap::new(),

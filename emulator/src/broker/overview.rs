@@ -1,6 +1,8 @@
 //! Figures of everything in the broker, for the page, the admin endpoints and tests. It changes
 //! nothing.
 
+use std::collections::BTreeMap;
+
 use super::StreamOverview;
 use super::delivery::Figures;
 use super::snapshots::Snapshot;
@@ -17,6 +19,8 @@ pub struct Overview {
     pub subscriptions: Vec<SubscriptionOverview>,
     /// The snapshots.
     pub snapshots: Vec<SnapshotOverview>,
+    /// The schemas.
+    pub schemas: Vec<SchemaOverview>,
     /// The open streaming pulls, the oldest first.
     pub streams: Vec<StreamOverview>,
     /// The settings that are stored and returned, and not carried out.
@@ -73,6 +77,20 @@ pub struct SnapshotOverview {
     pub messages: usize,
 }
 
+/// A schema.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct SchemaOverview {
+    /// The full name.
+    pub name: String,
+    /// The type: `AVRO` or `PROTOCOL_BUFFER`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The ids of its revisions, the oldest first.
+    pub revisions: Vec<String>,
+    /// How many topics validate with it.
+    pub topics: usize,
+}
+
 impl SnapshotOverview {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         Self {
@@ -99,6 +117,7 @@ impl Broker {
             topics: topics.collect(),
             subscriptions: subscriptions.collect(),
             snapshots: snapshots.collect(),
+            schemas: self.schema_overviews(),
             streams: self.stream_overviews(),
             not_carried_out: self.not_carried_out(),
         }
@@ -111,6 +130,20 @@ impl Broker {
             subscriptions: self.subscriptions.len(),
             backlog: self.subscriptions.values().map(|subscription| subscription.delivery.backlog()).sum(),
         }
+    }
+
+    fn schema_overviews(&self) -> Vec<SchemaOverview> {
+        let mut topics: BTreeMap<&str, usize> = BTreeMap::new();
+        for settings in self.topics.values().filter_map(|topic| topic.config.schema_settings.as_ref()) {
+            *topics.entry(settings.schema.as_str()).or_default() += 1;
+        }
+        let schemas = self.schemas.values().map(|schema| SchemaOverview {
+            name: schema.name.to_string(),
+            kind: schema.kind(),
+            revisions: schema.revision_ids().map(str::to_owned).collect(),
+            topics: topics.get(&*schema.name).copied().unwrap_or_default(),
+        });
+        schemas.collect()
     }
 
     fn not_carried_out(&self) -> Vec<StoredSetting> {

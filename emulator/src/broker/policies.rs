@@ -89,7 +89,7 @@ impl Broker {
             Some(Kind::Topic) => self.topic("resource", resource).map(|_| ()),
             Some(Kind::Subscription) => self.subscription("resource", resource).map(|_| ()),
             Some(Kind::Snapshot) => self.snapshot("resource", resource).map(|_| ()),
-            Some(Kind::Schema) => Err(Refusal::not_found(resource)),
+            Some(Kind::Schema) => self.schema("resource", resource).map(|_| ()),
             None => Err(limits::bad_argument(&format!("resource={resource}"))),
         }
     }

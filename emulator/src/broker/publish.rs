@@ -18,6 +18,7 @@ impl Broker {
         if !self.topics.contains_key(request.topic.as_str()) {
             return Err(Refusal::not_found(&request.topic));
         }
+        let mut marks = self.schema_marks(&request.topic, &request.messages)?.into_iter();
         let messages: Vec<Message> = request
             .messages
             .into_iter()
@@ -27,6 +28,7 @@ impl Broker {
                 data: message.data,
                 attributes: message.attributes,
                 ordering_key: message.ordering_key,
+                schema: marks.next(),
             })
             .collect();
         let message_ids = messages.iter().map(|message| message.id.to_string()).collect();

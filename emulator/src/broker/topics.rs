@@ -8,6 +8,7 @@ use super::agenda::Entry;
 use super::mask::{self, Fields};
 use super::names::{self, Kind};
 use super::pages::Page;
+use super::schemas::RevisionRange;
 use super::{Answer, Broker, Message, Name, Refusal, Time, limits, unsupported};
 use crate::proto::pubsub;
 
@@ -21,6 +22,10 @@ const FIELDS: Fields = Fields {
         "message_storage_policy.enforce_in_transit",
         "kms_key_name",
         "schema_settings",
+        "schema_settings.schema",
+        "schema_settings.encoding",
+        "schema_settings.first_revision_id",
+        "schema_settings.last_revision_id",
         "message_retention_duration",
         "ingestion_data_source_settings",
         "message_transforms",
@@ -41,6 +46,8 @@ pub(super) struct Topic {
     pub(super) snapshots: BTreeSet<Name>,
     /// How long it retains messages itself.
     pub(super) retention: Option<Duration>,
+    /// The revisions of its schema that it takes.
+    pub(super) revisions: RevisionRange,
     /// The retained messages, in the order of publication.
     kept: VecDeque<Arc<Message>>,
 }
@@ -99,6 +106,8 @@ impl Broker {
         if self.topics.contains_key(&name) {
             return Err(Refusal::already_exists(&name));
         }
+        let settings = config.schema_settings.as_ref();
+        let revisions = settings.map(|settings| self.revision_range(settings, None)).transpose()?;
         self.note_unsupported(&name, &[], &unsupported::of_topic(&config));
         let topic = Topic {
             name: name.clone(),
@@ -108,6 +117,7 @@ impl Broker {
             detached: BTreeSet::new(),
             snapshots: BTreeSet::new(),
             retention,
+            revisions: revisions.unwrap_or_default(),
             kept: VecDeque::new(),
         };
         self.topics.insert(name, topic);
@@ -127,13 +137,20 @@ impl Broker {
         let paths = FIELDS.paths(request.update_mask.as_ref())?;
         let current = self.topic("topic.name", &update.name)?;
         let (name, mut config) = (current.name.clone(), current.config.clone());
+        let mut revisions = current.revisions;
         let before = unsupported::of_topic(&config);
         for path in paths {
             apply(&mut config, &update, path)?;
         }
+        if paths.iter().any(|path| path.starts_with("schema_settings")) {
+            revisions = self.changed_revisions(&name, config.schema_settings.as_ref())?;
+        }
         let retention = complete(&mut config, self.accepts_unsupported)?;
         self.note_unsupported(&name, &before, &unsupported::of_topic(&config));
         self.configure_topic(now, &name, config.clone(), retention);
+        if let Some(topic) = self.topics.get_mut(&name) {
+            topic.revisions = revisions;
+        }
         Ok(config)
     }
 
@@ -194,6 +211,18 @@ impl Broker {
         Ok(())
     }
 
+    /// The revisions that new settings of a topic name.
+    fn changed_revisions(
+        &self,
+        name: &str,
+        settings: Option<&pubsub::SchemaSettings>,
+    ) -> Answer<RevisionRange> {
+        let Some(settings) = settings else { return Ok(RevisionRange::default()) };
+        let topic = self.topics.get(name);
+        let before = topic.and_then(|topic| Some((topic.config.schema_settings.as_ref()?, topic.revisions)));
+        self.revision_range(settings, before)
+    }
+
     /// Changes a topic, and the settings that its subscriptions inherit.
     fn configure_topic(
         &mut self,
@@ -249,6 +278,10 @@ fn apply(config: &mut pubsub::Topic, update: &pubsub::Topic, path: &str) -> Answ
         | "message_storage_policy.enforce_in_transit" => apply_storage(config, update, path),
         "kms_key_name" => config.kms_key_name.clone_from(&update.kms_key_name),
         "schema_settings" => config.schema_settings.clone_from(&update.schema_settings),
+        "schema_settings.schema"
+        | "schema_settings.encoding"
+        | "schema_settings.first_revision_id"
+        | "schema_settings.last_revision_id" => apply_schema(config, update, path),
         "message_retention_duration" => config.message_retention_duration = update.message_retention_duration,
         "ingestion_data_source_settings" => {
             config.ingestion_data_source_settings.clone_from(&update.ingestion_data_source_settings);
@@ -269,6 +302,18 @@ fn apply_storage(config: &mut pubsub::Topic, update: &pubsub::Topic, path: &str)
         policy.allowed_persistence_regions = new.allowed_persistence_regions;
     }
     config.message_storage_policy.take_if(|policy| *policy == pubsub::MessageStoragePolicy::default());
+}
+
+/// Takes one part of the schema settings.
+fn apply_schema(config: &mut pubsub::Topic, update: &pubsub::Topic, path: &str) {
+    let new = update.schema_settings.clone().unwrap_or_default();
+    let settings = config.schema_settings.get_or_insert_default();
+    match path {
+        "schema_settings.schema" => settings.schema = new.schema,
+        "schema_settings.encoding" => settings.encoding = new.encoding,
+        "schema_settings.first_revision_id" => settings.first_revision_id = new.first_revision_id,
+        _ => settings.last_revision_id = new.last_revision_id,
+    }
 }
 
 fn names_of(set: &BTreeSet<Name>, list: &str, size: i32, token: &str) -> Answer<(Vec<String>, String)> {

@@ -45,10 +45,8 @@ pub(super) fn complete_subscription(subscription: &mut pubsub::Subscription, acc
 /// The settings of a topic that are not carried out.
 pub(super) fn of_topic(topic: &pubsub::Topic) -> Vec<Unsupported> {
     let keys = "messages are kept in memory only, and no keys are managed";
-    let schemas = "schemas are not supported, and messages are not validated against one";
     let present = [
         (!topic.kms_key_name.is_empty(), storable("kms_key_name", keys)),
-        (topic.schema_settings.is_some(), refused("schema_settings", schemas)),
         (
             topic.ingestion_data_source_settings.is_some(),
             storable("ingestion_data_source_settings", "nothing is imported from other services"),

@@ -123,6 +123,7 @@ impl Slots {
             data: Bytes::new(),
             attributes: BTreeMap::new(),
             ordering_key: String::new(),
+            schema: None,
         };
         Self { items: Vec::new(), free: Vec::new(), nothing: Arc::new(nothing) }
     }

@@ -1,92 +1,225 @@
-//! Schemas, of which there are never any: lists are empty, and whichever one is asked for does not
-//! exist.
+//! Schemas: create, get, list, delete. Their revisions are in `revisions`, what is asked without a
+//! change in `validation`, and what topics make of them in `topic`.
 //!
-//! Programs that look for schemas before they do something else can thus go on. Creating one is
-//! refused elsewhere.
+//! A schema and all its revisions are bounded by the service's limits. Each revision is read once.
+
+mod avro;
+mod definition;
+mod mark;
+mod proto;
+mod revisions;
+mod topic;
+mod validation;
+
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
+
+use tonic::Code;
 
 use super::names::{self, Kind};
-use super::{Answer, Broker, Refusal, Time};
-use crate::proto::pubsub;
+use super::pages::Page;
+use super::{Answer, Broker, Name, Refusal, Time, limits};
+use crate::proto::pubsub::schema::Type;
+use crate::proto::pubsub::{self, Encoding, SchemaView};
+
+use definition::Definition;
+
+pub use mark::SchemaMark;
+pub(super) use topic::RevisionRange;
+
+/// The schema of a topic whose schema was deleted.
+const DELETED_SCHEMA: &str = "_deleted-schema_";
+
+/// A schema and its revisions.
+pub(super) struct Schema {
+    pub(super) name: Name,
+    kind: Type,
+    /// The oldest first.
+    revisions: Vec<Revision>,
+    /// Set once it is deleted.
+    deleted: Arc<OnceLock<()>>,
+}
+
+/// A revision of a schema.
+struct Revision {
+    /// Increases from one revision to the next.
+    number: u64,
+    id: Arc<str>,
+    created: Time,
+    text: Arc<str>,
+    definition: Arc<Definition>,
+    /// Set once it is deleted.
+    deleted: Arc<OnceLock<()>>,
+    /// The marks of messages in either encoding.
+    json: Arc<SchemaMark>,
+    binary: Arc<SchemaMark>,
+}
+
+impl Schema {
+    fn new(name: Name, kind: Type) -> Self {
+        Self { name, kind, revisions: Vec::new(), deleted: Arc::default() }
+    }
+
+    /// The type, as the API names it.
+    pub(super) fn kind(&self) -> &'static str {
+        self.kind.as_str_name()
+    }
+
+    /// The ids of the revisions, the oldest first.
+    pub(super) fn revision_ids(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.revisions.iter().map(|revision| &*revision.id)
+    }
+
+    fn latest(&self) -> Answer<&Revision> {
+        self.revisions.last().ok_or_else(|| Refusal::not_found(&self.name))
+    }
+
+    fn revision(&self, id: &str) -> Option<&Revision> {
+        self.revisions.iter().find(|revision| *revision.id == *id)
+    }
+
+    /// Adds a revision after all others.
+    fn add(&mut self, now: Time, number: u64, text: Arc<str>, definition: Arc<Definition>) -> &Revision {
+        let id = revision_id(number, |id| self.revision(id).is_some());
+        let deleted: Arc<OnceLock<()>> = Arc::default();
+        let mark = |encoding| {
+            Arc::new(SchemaMark {
+                schema: self.name.clone(),
+                revision: Arc::clone(&id),
+                encoding,
+                schema_deleted: Arc::clone(&self.deleted),
+                revision_deleted: Arc::clone(&deleted),
+            })
+        };
+        let (json, binary) = (mark(Encoding::Json), mark(Encoding::Binary));
+        let at = self.revisions.len();
+        self.revisions.push(Revision { number, id, created: now, text, definition, deleted, json, binary });
+        &self.revisions[at]
+    }
+
+    /// A revision as the API shows it; the definition only in the full view.
+    fn shown(&self, revision: &Revision, view: SchemaView) -> pubsub::Schema {
+        let definition = if view == SchemaView::Full { revision.text.to_string() } else { String::new() };
+        pubsub::Schema {
+            name: self.name.to_string(),
+            r#type: self.kind.into(),
+            definition,
+            revision_id: revision.id.to_string(),
+            revision_create_time: Some(revision.created.timestamp()),
+        }
+    }
+}
 
 impl Broker {
-    /// Lists a project's schemas: none.
+    /// Creates a schema with its first revision.
+    pub fn create_schema(
+        &mut self,
+        now: Time,
+        request: pubsub::CreateSchemaRequest,
+    ) -> Answer<pubsub::Schema> {
+        let prefix = Kind::Schema.prefix(names::project(&request.parent)?);
+        let name = names::own(Kind::Schema, "name", &format!("{prefix}{}", request.schema_id))?;
+        let wanted = request.schema.unwrap_or_default();
+        let definition = Definition::of(&wanted)?;
+        if self.schemas.contains_key(&name) {
+            return Err(Refusal::already_exists(&name));
+        }
+        let present = self.schemas_of(&prefix).count();
+        if present >= limits::MOST_SCHEMAS {
+            return Err(exhausted(format!("The project has {present} schemas, which is the limit.")));
+        }
+        let number = self.next_resource();
+        let mut schema = Schema::new(name.clone(), definition.kind());
+        schema.add(now, number, wanted.definition.into(), Arc::new(definition));
+        let created = schema.shown(schema.latest()?, SchemaView::Full);
+        self.schemas.insert(name, schema);
+        Ok(created)
+    }
+
+    /// Returns the latest revision of a schema, or the one after the @ of the name.
+    pub fn get_schema(&mut self, _now: Time, request: pubsub::GetSchemaRequest) -> Answer<pubsub::Schema> {
+        let (schema, revision) = self.schema_revision(&request.name)?;
+        let view = if request.view() == SchemaView::Basic { SchemaView::Basic } else { SchemaView::Full };
+        Ok(schema.shown(revision, view))
+    }
+
+    /// Lists the latest revisions of a project's schemas, one page at a time.
     pub fn list_schemas(
         &mut self,
         _now: Time,
         request: pubsub::ListSchemasRequest,
     ) -> Answer<pubsub::ListSchemasResponse> {
-        names::project(&request.parent)?;
-        Ok(pubsub::ListSchemasResponse::default())
+        let prefix = Kind::Schema.prefix(names::project(&request.parent)?);
+        let page = Page::of(&prefix, request.page_size, &request.page_token)?;
+        let schemas = self.schemas.range::<str, _>(page.range(&prefix));
+        let schemas = schemas.take_while(|(name, _)| name.starts_with(&prefix));
+        let view = request.view();
+        let shown = schemas.filter_map(|(name, schema)| {
+            let latest = schema.latest().ok()?;
+            Some((name, schema.shown(latest, view)))
+        });
+        let (schemas, next_page_token) = page.cut(shown);
+        Ok(pubsub::ListSchemasResponse { schemas, next_page_token })
     }
 
-    /// Finds no schema.
-    pub fn get_schema(&mut self, _now: Time, request: pubsub::GetSchemaRequest) -> Answer<pubsub::Schema> {
-        missing(&request.name)
-    }
-
-    /// Finds no schema whose revisions could be listed.
-    pub fn list_schema_revisions(
-        &mut self,
-        _now: Time,
-        request: pubsub::ListSchemaRevisionsRequest,
-    ) -> Answer<pubsub::ListSchemaRevisionsResponse> {
-        missing(&request.name)
-    }
-
-    /// Finds no schema to roll back.
-    pub fn rollback_schema(
-        &mut self,
-        _now: Time,
-        request: pubsub::RollbackSchemaRequest,
-    ) -> Answer<pubsub::Schema> {
-        missing(&request.name)
-    }
-
-    /// Finds no schema whose revision could be deleted.
-    pub fn delete_schema_revision(
-        &mut self,
-        _now: Time,
-        request: pubsub::DeleteSchemaRevisionRequest,
-    ) -> Answer<pubsub::Schema> {
-        missing(&request.name)
-    }
-
-    /// Finds no schema to delete.
+    /// Deletes a schema with all its revisions. Its topics stay, and take no more messages.
     pub fn delete_schema(&mut self, _now: Time, request: pubsub::DeleteSchemaRequest) -> Answer<()> {
-        missing(&request.name)
+        let name = self.schema("name", &request.name)?.name.clone();
+        if let Some(schema) = self.schemas.remove(&name) {
+            let _first: Result<(), ()> = schema.deleted.set(());
+            self.policies.forget(&name);
+            self.forget_schema(&name);
+        }
+        Ok(())
+    }
+
+    /// Finds a schema by name, after checking the name.
+    pub(super) fn schema(&self, field: &str, name: &str) -> Answer<&Schema> {
+        names::check(Kind::Schema, field, name)?;
+        self.schemas.get(name).ok_or_else(|| Refusal::not_found(name))
+    }
+
+    /// Finds the revision that a name has after an @, or the latest one.
+    fn schema_revision(&self, name: &str) -> Answer<(&Schema, &Revision)> {
+        let (schema, revision) = split(name);
+        let schema = self.schema("name", schema)?;
+        let revision = match revision {
+            Some(id) => schema.revision(id).ok_or_else(|| Refusal::not_found(name))?,
+            None => schema.latest()?,
+        };
+        Ok((schema, revision))
+    }
+
+    fn schemas_of(&self, prefix: &str) -> impl Iterator<Item = &Schema> {
+        let range: (Bound<&str>, Bound<&str>) = (Bound::Included(prefix), Bound::Unbounded);
+        let schemas = self.schemas.range::<str, _>(range).map(|(_, schema)| schema);
+        schemas.take_while(move |schema| schema.name.starts_with(prefix))
     }
 }
 
-/// The name may end with a revision: `@` and its id.
-fn missing<T>(name: &str) -> Answer<T> {
-    let schema = name.split_once('@').map_or(name, |(schema, _)| schema);
-    names::check(Kind::Schema, "name", schema)?;
-    Err(Refusal::not_found(name))
+/// The name of a schema, and the id of a revision that follows it after an @.
+fn split(name: &str) -> (&str, Option<&str>) {
+    match names::id_of(name).split_once('@') {
+        Some((_, revision)) => (&name[..name.len() - revision.len() - 1], Some(revision)),
+        None => (name, None),
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use tonic::Code;
+fn exhausted(words: String) -> Refusal {
+    Refusal::new(Code::ResourceExhausted, words)
+}
 
-    use super::*;
-    use crate::broker::Faults;
-
-    #[test]
-    fn there_are_none() {
-        let mut broker = Broker::new(Faults::default());
-        let now = Time::from_secs(1_700_000_000);
-        let list =
-            |parent: &str| pubsub::ListSchemasRequest { parent: parent.to_owned(), ..Default::default() };
-        assert_eq!(broker.list_schemas(now, list("projects/p")).unwrap().schemas, []);
-        assert_eq!(broker.list_schemas(now, list("p")).unwrap_err().code, Code::InvalidArgument);
-        for (name, code) in [
-            ("projects/p/schemas/orders", Code::NotFound),
-            ("projects/p/schemas/orders@1f2e", Code::NotFound),
-            ("projects/p/topics/orders", Code::InvalidArgument),
-            ("orders", Code::InvalidArgument),
-        ] {
-            let request = pubsub::GetSchemaRequest { name: name.to_owned(), ..Default::default() };
-            assert_eq!(broker.get_schema(now, request).unwrap_err().code, code, "{name}");
+/// Eight hexadecimal digits that look random, for the revision with this number: the first ones of
+/// splitmix64 that the schema does not have.
+fn revision_id(number: u64, is_taken: impl Fn(&str) -> bool) -> Arc<str> {
+    let mut state = number;
+    loop {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let id = format!("{:08x}", mixed >> 32);
+        if !is_taken(&id) {
+            return id.into();
         }
     }
 }

@@ -170,7 +170,7 @@ mod tests {
         for json in ["", "[]", "{} x", r#"{"name": 1}"#, r#"{"nmae": "Alaska"}"#, r#"{"codes": [1.5]}"#] {
             assert!(state.check_json(json.as_bytes()).is_err(), "{json}");
         }
-        let alaska = [&[0x0a, 6], b"Alaska".as_slice(), &[0x12, 2, 1, 2, 0x1a, 2, 0x08, 9]].concat();
+        let alaska = [[0x0a, 6].as_slice(), b"Alaska", &[0x12, 2, 1, 2, 0x1a, 2, 0x08, 9]].concat();
         for binary in [alaska.as_slice(), &[]] {
             assert_eq!(state.check_binary(binary), Ok(()));
         }

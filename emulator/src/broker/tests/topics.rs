@@ -75,7 +75,7 @@ fn rejects_what_the_service_rejects() {
         ),
         (
             pubsub::Topic { schema_settings: Some(Default::default()), ..topic() },
-            "Unimplemented: This emulator does not support Topic.schema_settings: ",
+            "InvalidArgument: Invalid resource name given (schema_settings.schema=)",
         ),
         (
             pubsub::Topic { ingestion_data_source_settings: Some(Default::default()), ..topic() },

@@ -38,11 +38,12 @@ pub(super) fn card(page: &mut String, message: &Message, facts: &[(&str, String)
 }
 
 fn attributes(page: &mut String, message: &Message) {
-    if message.attributes.is_empty() {
+    let attributes = message.delivered_attributes();
+    if attributes.is_empty() {
         return;
     }
     page.push_str("<table class=\"attributes\"><tbody>");
-    for (key, value) in &message.attributes {
+    for (key, value) in attributes.iter() {
         let _infallible =
             write!(page, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>", escaped(key), escaped(value));
     }

@@ -40,6 +40,7 @@ fn page(overview: &Overview, faults: &Faults) -> String {
     subscriptions(&mut live, "Subscriptions", all(&overview.subscriptions));
     topics(&mut live, overview);
     snapshots(&mut live, overview);
+    schemas(&mut live, overview);
     streams(&mut live, overview);
     html::document(html::HOME, "", &[("everything", live.as_str())])
 }
@@ -129,6 +130,21 @@ fn snapshots(page: &mut String, overview: &Overview) {
         named(row, &snapshot.name);
         linked(row, TOPIC, &snapshot.topic);
         number(row, &snapshot.messages);
+    });
+}
+
+fn schemas(page: &mut String, overview: &Overview) {
+    if overview.schemas.is_empty() {
+        return;
+    }
+    let heads = ["Schema", "Type", "Revisions", "Latest revision", "Topics"];
+    table(page, "Schemas", &heads, all(&overview.schemas), |row, schema| {
+        named(row, &schema.name);
+        let _infallible = write!(row, "<td>{}</td>", schema.kind);
+        number(row, &schema.revisions.len());
+        let latest = schema.revisions.last().map(String::as_str).unwrap_or_default();
+        let _infallible = write!(row, "<td><code>{latest}</code></td>");
+        number(row, &schema.topics);
     });
 }
 

@@ -1,6 +1,8 @@
 //! The page of a topic: its subscriptions and snapshots, the messages that it keeps itself, and a
 //! form to publish.
 
+use std::fmt::Write as _;
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Response, Uri};
@@ -9,10 +11,11 @@ use super::Admin;
 use super::card::card;
 use super::fields::Fields;
 use super::forms::{folded, notice, publish_form};
-use super::html::{self, TOPIC, address};
+use super::html::{self, TOPIC, address, escaped};
 use super::page::subscriptions;
 use super::subscription::{PAGE_BYTES, page_size, snapshots, write_links};
 use crate::broker::{PageSize, Refusal, TopicContents};
+use crate::proto::pubsub;
 
 pub(super) async fn show(State(admin): State<Admin>, uri: Uri) -> Response<Body> {
     let fields = Fields::of(&uri);
@@ -36,13 +39,25 @@ fn page(contents: &TopicContents, after: u64, size: PageSize, fields: &Fields) -
     let name = contents.config.name.as_str();
     let publish = folded("Publish", &publish_form(name, ""));
     let fixed = format!("{}<section class=\"actions\">{publish}</section>", notice(fields));
-    let mut figures = String::new();
+    let mut figures = schema(&contents.config);
     let fed = (contents.subscriptions.as_slice(), contents.subscription_count);
     subscriptions(&mut figures, "Subscriptions", fed);
     snapshots(&mut figures, (contents.snapshots.as_slice(), contents.snapshot_count), |_| String::new());
     let messages = messages(contents, after, size);
     let live = [("figures", figures.as_str()), ("messages", messages.as_str())];
     html::document(name.rsplit('/').next().unwrap_or(name), &fixed, &live)
+}
+
+/// What its messages are validated with.
+fn schema(topic: &pubsub::Topic) -> String {
+    let Some(settings) = &topic.schema_settings else { return String::new() };
+    let mut words = format!("{} in {}", escaped(&settings.schema), settings.encoding().as_str_name());
+    for (bound, id) in [("from", &settings.first_revision_id), ("up to", &settings.last_revision_id)] {
+        if !id.is_empty() {
+            let _infallible = write!(words, ", {bound} the revision {}", escaped(id));
+        }
+    }
+    format!("<section><h2>Schema</h2><p>{words}</p></section>\n")
 }
 
 fn messages(contents: &TopicContents, after: u64, size: PageSize) -> String {

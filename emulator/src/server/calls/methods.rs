@@ -9,7 +9,7 @@ use serde_json::Value;
 use tonic::{Request, Response, Status};
 
 use super::Calls;
-use crate::broker::{Answer, Broker, Method, Refusal, Time};
+use crate::broker::{Answer, Broker, Method, Time};
 use crate::proto::iam::{
     GetIamPolicyRequest, Policy, SetIamPolicyRequest, TestIamPermissionsRequest, TestIamPermissionsResponse,
     iam_policy_server::IamPolicy,
@@ -112,18 +112,20 @@ service! { IamPolicy, policy_json:
 }
 
 service! { SchemaService, schema_json:
-    "CreateSchema" create_schema(CreateSchemaRequest) -> Schema = no_schemas;
+    "CreateSchema" create_schema(CreateSchemaRequest) -> Schema = Broker::create_schema;
     "GetSchema" get_schema(GetSchemaRequest) -> Schema = Broker::get_schema;
     "ListSchemas" list_schemas(ListSchemasRequest) -> ListSchemasResponse = Broker::list_schemas;
     "ListSchemaRevisions" list_schema_revisions(ListSchemaRevisionsRequest)
         -> ListSchemaRevisionsResponse = Broker::list_schema_revisions;
-    "CommitSchema" commit_schema(CommitSchemaRequest) -> Schema = no_schemas;
+    "CommitSchema" commit_schema(CommitSchemaRequest) -> Schema = Broker::commit_schema;
     "RollbackSchema" rollback_schema(RollbackSchemaRequest) -> Schema = Broker::rollback_schema;
     "DeleteSchemaRevision" delete_schema_revision(DeleteSchemaRevisionRequest)
         -> Schema = Broker::delete_schema_revision;
     "DeleteSchema" delete_schema(DeleteSchemaRequest) -> Empty = empty(Broker::delete_schema);
-    "ValidateSchema" validate_schema(ValidateSchemaRequest) -> ValidateSchemaResponse = no_schemas;
-    "ValidateMessage" validate_message(ValidateMessageRequest) -> ValidateMessageResponse = no_schemas;
+    "ValidateSchema" validate_schema(ValidateSchemaRequest)
+        -> ValidateSchemaResponse = Broker::validate_schema;
+    "ValidateMessage" validate_message(ValidateMessageRequest)
+        -> ValidateMessageResponse = Broker::validate_message;
     {}
 }
 
@@ -138,10 +140,4 @@ fn by_reference<Req, Res>(
     work: impl FnOnce(&mut Broker, Time, &Req) -> Answer<Res>,
 ) -> impl FnOnce(&mut Broker, Time, Req) -> Answer<Res> {
     |broker, now, request| work(broker, now, &request)
-}
-
-fn no_schemas<Req, Res>(_: &mut Broker, _: Time, _: Req) -> Answer<Res> {
-    Err(Refusal::unsupported(
-        "This emulator keeps no schemas: messages are not validated. Publish without one, or use the service.",
-    ))
 }

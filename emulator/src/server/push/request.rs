@@ -88,9 +88,10 @@ impl Content {
     fn wrapped(delivery: &PushDelivery) -> Result<Self, serde_json::Error> {
         let message = &delivery.message;
         let (id, published) = (message.id.to_string(), published(message));
+        let attributes = message.delivered_attributes();
         let body = serde_json::to_vec(&Envelope {
             message: Wrapped {
-                attributes: &message.attributes,
+                attributes: &attributes,
                 data: STANDARD.encode(&message.data),
                 message_id: &id,
                 message_id_again: &id,
@@ -110,7 +111,8 @@ impl Content {
         let message = &delivery.message;
         let mut headers = HeaderMap::from_iter([(USER_AGENT, AGENT)]);
         if write_metadata {
-            headers.extend(message.attributes.iter().filter_map(|(key, value)| attribute(key, value)));
+            let attributes = message.delivered_attributes();
+            headers.extend(attributes.iter().filter_map(|(key, value)| attribute(key, value)));
             let (id, published) = (message.id.to_string(), published(message));
             headers.extend(metadata("subscription-name", &delivery.subscription));
             headers.extend(metadata("message-id", &id));
@@ -165,6 +167,7 @@ mod tests {
                 ("color".into(), "red".into()),
             ]),
             ordering_key: "some-key".into(),
+            schema: None,
         }
     }
 

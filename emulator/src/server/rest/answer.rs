@@ -107,11 +107,12 @@ fn client_closed_request() -> StatusCode {
 }
 
 /// The enum fields of answers, with the numbers of their values. It only covers what this emulator
-/// answers: exports and ingestion have more states, but here are always ACTIVE, and schemas are not
-/// supported.
+/// answers: exports and ingestion have more states, but here are always ACTIVE.
 const ENUMS: &[(&str, &[(&str, i32)])] = &[
     ("state", &[("ACTIVE", 1), ("RESOURCE_ERROR", 2), ("INGESTION_RESOURCE_ERROR", 2)]),
     ("logType", &[("ADMIN_READ", 1), ("DATA_WRITE", 2), ("DATA_READ", 3)]),
+    ("type", &[("PROTOCOL_BUFFER", 1), ("AVRO", 2)]),
+    ("encoding", &[("JSON", 1), ("BINARY", 2)]),
     ("severity", &[("DISABLED", 1), ("DEBUG", 2), ("INFO", 3), ("WARNING", 4), ("ERROR", 5)]),
 ];
 
@@ -158,7 +159,7 @@ mod tests {
     fn the_numbers_are_the_protos() {
         use crate::proto::google::iam::v1::audit_log_config::LogType;
         use crate::proto::pubsub::platform_logs_settings::Severity;
-        use crate::proto::pubsub::{subscription, topic};
+        use crate::proto::pubsub::{Encoding, schema, subscription, topic};
         for (field, values) in ENUMS {
             for (name, number) in *values {
                 let known = [
@@ -166,6 +167,8 @@ mod tests {
                     subscription::State::from_str_name(name).map(i32::from),
                     LogType::from_str_name(name).map(i32::from),
                     Severity::from_str_name(name).map(i32::from),
+                    schema::Type::from_str_name(name).map(i32::from),
+                    Encoding::from_str_name(name).map(i32::from),
                 ];
                 assert!(known.contains(&Some(*number)), "{field}: {name}");
             }

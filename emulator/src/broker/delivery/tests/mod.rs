@@ -59,6 +59,7 @@ pub(super) fn message(id: u64, published: Time, key: &str) -> Arc<Message> {
         data: Bytes::from(vec![b'x'; 10]),
         attributes: BTreeMap::new(),
         ordering_key: key.to_owned(),
+        schema: None,
     })
 }
 

@@ -23,7 +23,7 @@ fn holding(field: &str) -> String {
 
 #[test]
 fn definitions_that_are_none_are_refused_with_a_reason() {
-    let table = [
+    let whole = [
         ("", "EOF"),
         (r#"{"BAD_VALUE": null}"#, "has no \"type\""),
         (r#""string""#, "not a record"),
@@ -33,18 +33,21 @@ fn definitions_that_are_none_are_refused_with_a_reason() {
         (r#"{"type": "record", "name": "int", "fields": []}"#, "not a valid name"),
         (r#"{"type": "record", "name": "R"}"#, "no list of fields"),
         (r#"{"type": "record", "name": "R", "fields": [{"name": "f"}]}"#, "has no type"),
-        (&holding(r#""Missing""#), "not declared"),
-        (&holding(r#"["int", "int"]"#), "more than one branch int"),
-        (&holding(r#"["int", ["null", "string"]]"#), "a branch of another union"),
-        (&holding("[]"), "no branch"),
-        (&holding(r#"{"type": "array"}"#), "no \"items\""),
-        (&holding(r#"{"type": "fixed", "name": "F", "size": -1}"#), "no size"),
-        (&holding(r#"{"type": "enum", "name": "E", "symbols": ["A", "A"]}"#), "no symbols"),
-        (&holding(r#"{"type": "record", "name": "R", "fields": []}"#), "declared more than once"),
-        (&holding(r#""int", "default": "x""#), "the default of f"),
     ];
-    for (text, words) in table {
-        let refusal = AvroSchema::parse(text).unwrap_err();
+    let of_field = [
+        (r#""Missing""#, "not declared"),
+        (r#"["int", "int"]"#, "more than one branch int"),
+        (r#"["int", ["null", "string"]]"#, "a branch of another union"),
+        ("[]", "no branch"),
+        (r#"{"type": "array"}"#, "no \"items\""),
+        (r#"{"type": "fixed", "name": "F", "size": -1}"#, "no size"),
+        (r#"{"type": "enum", "name": "E", "symbols": ["A", "A"]}"#, "no symbols"),
+        (r#"{"type": "record", "name": "R", "fields": []}"#, "declared more than once"),
+        (r#""int", "default": "x""#, "the default of f"),
+    ];
+    let of_field = of_field.map(|(text, words)| (holding(text), words));
+    for (text, words) in whole.map(|(text, words)| (text.to_owned(), words)).into_iter().chain(of_field) {
+        let refusal = AvroSchema::parse(&text).unwrap_err();
         assert!(refusal.contains(words), "{text}: {refusal}");
     }
     let nested = format!("{}\"int\"{}", r#"{"type": "array", "items": "#.repeat(5_000), "}".repeat(5_000));
@@ -100,18 +103,15 @@ fn messages_in_json_fit_the_types() {
 #[test]
 fn binary_messages_fit_the_types() {
     let order = schema(ORDER);
-    let message: &[u8] = &[
+    let message = [
         14, // id: 7
         2, 4, b'h', b'i', // note: the second type, two bytes
         2,    // state: the second symbol
-        3, 2, 2, 0, // lines: a block of two that states its size
+        3, 4, 2, 2, 0, // lines: a block of two, which states its size
         2, 2, b'a', 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, 0, // prices: a block of one
         1, 2, // hash
         0, // last: null
     ];
-    // A negative count states the size of its block.
-    let lines: &[u8] = &[3, 4, 2, 2, 0];
-    let message = [&message[..6], lines, &message[10..]].concat();
     assert_eq!(order.check_binary(&message), Ok(()));
     let longer = [message.as_slice(), &[0]].concat();
     assert_eq!(order.check_binary(&longer), Err("Too much data to parse for schema".to_owned()));
