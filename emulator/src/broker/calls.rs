@@ -316,10 +316,8 @@ mod tests {
     #[test]
     fn knows_every_method_of_the_protocol() {
         let known: BTreeSet<&str> = Method::ALL.iter().map(|method| method.as_str()).collect();
-        let routed: BTreeSet<&str> = crate::proto::ROUTES
-            .iter()
-            .filter_map(|route| route.method.split('/').nth(1))
-            .collect();
+        let routed: BTreeSet<&str> =
+            crate::proto::ROUTES.iter().filter_map(|route| route.method.split('/').nth(1)).collect();
         let unrouted: Vec<_> = known.difference(&routed).collect();
         assert_eq!(unrouted, [&"StreamingPull"], "which has no REST form");
         assert_eq!(routed.difference(&known).count(), 0);

@@ -34,7 +34,8 @@ impl ProtoSchema {
 
     /// Says why a binary message does not fit, if so.
     pub(super) fn check_binary(&self, data: &[u8]) -> Result<(), String> {
-        let message = DynamicMessage::decode(self.message.clone(), data).map_err(|error| error.to_string())?;
+        let message =
+            DynamicMessage::decode(self.message.clone(), data).map_err(|error| error.to_string())?;
         check(&message)
     }
 
@@ -174,8 +175,14 @@ mod tests {
         for binary in [alaska.as_slice(), &[]] {
             assert_eq!(state.check_binary(binary), Ok(()));
         }
-        let refused: [&[u8]; 6] =
-            [&alaska[..5], br#"{"name": "A"}"#, &[0x0a, 1, 0xff], &[0x08, 1], &[0x28, 1], &[0x1a, 2, 0x10, 1]];
+        let refused: [&[u8]; 6] = [
+            &alaska[..5],
+            br#"{"name": "A"}"#,
+            &[0x0a, 1, 0xff],
+            &[0x08, 1],
+            &[0x28, 1],
+            &[0x1a, 2, 0x10, 1],
+        ];
         for binary in refused {
             assert!(state.check_binary(binary).is_err(), "{binary:?}");
         }
@@ -194,8 +201,13 @@ mod tests {
 
     #[test]
     fn only_optional_fields_come_and_go() {
-        let before = schema(r#"syntax = "proto3"; message M { string a = 1; repeated int32 c = 3; P p = 4; message P { int32 x = 1; } }"#);
-        let after = |fields: &str| schema(&format!(r#"syntax = "proto3"; message M {{ {fields} }}"#)).revises(&before);
+        let before = schema(
+            r#"syntax = "proto3";
+            message M { string a = 1; repeated int32 c = 3; P p = 4; message P { int32 x = 1; } }"#,
+        );
+        let after = |fields: &str| {
+            schema(&format!(r#"syntax = "proto3"; message M {{ {fields} }}"#)).revises(&before)
+        };
         let rest = "repeated int32 c = 3; P p = 4; message P { int32 x = 1; }";
         assert_eq!(after(&format!("string a = 1; string b = 2; {rest}")), Ok(()));
         assert_eq!(after(rest), Ok(()));

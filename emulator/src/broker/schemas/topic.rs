@@ -110,7 +110,10 @@ impl Schema {
         let Some((revision, why)) = refusal else {
             return Err(Refusal::new(
                 Code::FailedPrecondition,
-                format!("No revision of the schema is left in the range of the topic (schema={}).", self.name),
+                format!(
+                    "No revision of the schema is left in the range of the topic (schema={}).",
+                    self.name
+                ),
             ));
         };
         // The service's words.

@@ -48,14 +48,8 @@ impl Broker {
 const FAILED: &str = "Message failed schema validation";
 
 /// The service's refusal of a message that does not fit, with one more detail.
-pub(super) fn misfit(
-    definition: &Definition,
-    encoding: Encoding,
-    detail: &str,
-    words: String,
-) -> Refusal {
-    let metadata =
-        BTreeMap::from([("message".to_owned(), FAILED.to_owned()), (detail.to_owned(), words)]);
+pub(super) fn misfit(definition: &Definition, encoding: Encoding, detail: &str, words: String) -> Refusal {
+    let metadata = BTreeMap::from([("message".to_owned(), FAILED.to_owned()), (detail.to_owned(), words)]);
     let reason = Reason { reason: definition.reason(encoding).to_owned(), metadata };
     Refusal { reason: Some(reason), ..Refusal::invalid(format!("Invalid data in message: {FAILED}.")) }
 }

@@ -3,9 +3,7 @@
 use super::*;
 use crate::proto::pubsub::schema::Type;
 use crate::proto::pubsub::validate_message_request::SchemaSpec;
-use crate::proto::pubsub::{
-    Encoding, PubsubMessage, Schema, SchemaSettings, SchemaView, Topic, ValidateMessageRequest,
-};
+use crate::proto::pubsub::{Encoding, Schema, SchemaSettings, SchemaView, Topic, ValidateMessageRequest};
 
 const PROJECT: &str = "projects/p";
 const SCHEMA: &str = "projects/p/schemas/order";
@@ -159,7 +157,10 @@ fn rejects_what_is_not_a_schema() {
         assert_eq!(validated == Code::Ok, id != "order", "{id}");
     }
     let wording = refused(world.create_schema("order", avro("{")));
-    assert!(wording.starts_with("InvalidArgument: Invalid schema definition: Could not parse schema"), "{wording}");
+    assert!(
+        wording.starts_with("InvalidArgument: Invalid schema definition: Could not parse schema"),
+        "{wording}"
+    );
     for name in ["projects/p/schemas/order", "projects/p/schemas/order@12345678"] {
         assert_eq!(code(world.get_schema(name, SchemaView::Full)), Code::NotFound, "{name}");
     }
@@ -178,8 +179,7 @@ fn revisions_are_committed_rolled_back_listed_and_deleted() {
     let refusal = refused(world.commit(&needed));
     assert!(refusal.contains("needed of Order is not in both and has no default"), "{refusal}");
     let rollback = |world: &mut World, id: &str| {
-        let request =
-            pubsub::RollbackSchemaRequest { name: SCHEMA.to_owned(), revision_id: id.to_owned() };
+        let request = pubsub::RollbackSchemaRequest { name: SCHEMA.to_owned(), revision_id: id.to_owned() };
         world.broker.rollback_schema(world.now, request)
     };
     let three = rollback(&mut world, &one).unwrap();
@@ -220,7 +220,6 @@ fn a_topic_takes_what_fits_a_revision_in_its_range() {
         world.send(body).unwrap();
         assert_eq!(world.marks(), marks(SCHEMA, "JSON", revision));
     }
-    let message = |body: &str| PubsubMessage { data: body.to_owned().into(), ..Default::default() };
     let batch = vec![message(LIKE_ONE), message(r#"{"id": "7"}"#)];
     let refusal = world.publish_messages(TOPIC, batch).unwrap_err();
     assert_eq!(refusal.message, "Invalid data in message: Message failed schema validation.");
@@ -231,7 +230,8 @@ fn a_topic_takes_what_fits_a_revision_in_its_range() {
          revision_id={one} failed with status: id: JSON object with type string does not match schema which \
          expected number_integer."
     );
-    assert_eq!(reason.metadata, attributes(&[("message", "Message failed schema validation"), ("revisionInfo", &info)]));
+    let expected = [("message", "Message failed schema validation"), ("revisionInfo", info.as_str())];
+    assert_eq!(reason.metadata, attributes(&expected));
     assert_eq!(world.bodies(SUBSCRIPTION), Vec::<String>::new(), "nothing of the request was published");
 
     world.update_schema(settings(Encoding::Json, &two, ""), &["schema_settings.first_revision_id"]).unwrap();
@@ -257,7 +257,8 @@ fn rejects_settings_that_name_nothing() {
     assert_eq!(code(world.schema_topic(settings(Encoding::Json, "", ""))), Code::NotFound);
     let one = world.create_schema("order", avro(ONE)).unwrap().revision_id;
     let two = world.commit(TWO).unwrap().revision_id;
-    let nameless = Some(SchemaSettings { schema: String::new(), ..settings(Encoding::Json, "", "").unwrap() });
+    let nameless =
+        Some(SchemaSettings { schema: String::new(), ..settings(Encoding::Json, "", "").unwrap() });
     for (settings, expected) in [
         (nameless, Code::InvalidArgument),
         (settings(Encoding::Unspecified, "", ""), Code::InvalidArgument),
@@ -287,7 +288,11 @@ fn what_is_deleted_shows_in_topics_and_messages() {
     assert!(world.update_schema(same, &["schema_settings"]).is_ok(), "it still has its place");
     assert_eq!(code(world.send(LIKE_ONE)), Code::InvalidArgument);
     world.delete_revision(&format!("{SCHEMA}@{two}")).unwrap();
-    assert_eq!(code(world.send(LIKE_ONE)), Code::FailedPrecondition, "the first revision is not in the range");
+    assert_eq!(
+        code(world.send(LIKE_ONE)),
+        Code::FailedPrecondition,
+        "the first revision is not in the range"
+    );
 
     world.update_schema(settings(Encoding::Json, &one, ""), &["schema_settings"]).unwrap();
     world.send(LIKE_ONE).unwrap();

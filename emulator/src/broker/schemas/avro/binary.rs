@@ -31,7 +31,9 @@ impl<'a> Walk<'a> {
             },
             AvroType::Int => {
                 let number = self.long()?;
-                i32::try_from(number).map(|_| ()).map_err(|_| format!("{number} is out of the range of an int"))
+                i32::try_from(number)
+                    .map(|_| ())
+                    .map_err(|_| format!("{number} is out of the range of an int"))
             }
             AvroType::Long => self.long().map(|_| ()),
             AvroType::Float => self.take(4).map(|_| ()),

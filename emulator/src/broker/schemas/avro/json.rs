@@ -48,7 +48,9 @@ impl Walk<'_> {
             AvroType::Boolean => expect(value.is_boolean(), value, "boolean"),
             AvroType::Int => {
                 let number = value.as_i64().ok_or_else(|| unexpected(value, "number_integer"))?;
-                i32::try_from(number).map(|_| ()).map_err(|_| format!("{number} is out of the range of an int"))
+                i32::try_from(number)
+                    .map(|_| ())
+                    .map_err(|_| format!("{number} is out of the range of an int"))
             }
             AvroType::Long => expect(value.as_i64().is_some(), value, "number_integer"),
             AvroType::Float | AvroType::Double => expect(is_number(value), value, "number_float"),

@@ -133,7 +133,8 @@ impl<'text> Parser<'text> {
         let name = named(object, namespace)?;
         let symbols = texts(object, "symbols")?;
         let different: BTreeSet<&String> = symbols.iter().collect();
-        if symbols.is_empty() || different.len() < symbols.len() || !symbols.iter().all(|name| is_name(name)) {
+        if symbols.is_empty() || different.len() < symbols.len() || !symbols.iter().all(|name| is_name(name))
+        {
             return Err(format!("the enum {} has no symbols that are names and differ", name.full));
         }
         let default = text(object, "default");
@@ -180,11 +181,7 @@ fn named(object: &Object, namespace: &str) -> Result<TypeName, String> {
 
 /// A name that has dots is complete.
 fn full(name: &str, namespace: &str) -> String {
-    if name.contains('.') || namespace.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{namespace}.{name}")
-    }
+    if name.contains('.') || namespace.is_empty() { name.to_owned() } else { format!("{namespace}.{name}") }
 }
 
 fn is_name(name: &str) -> bool {

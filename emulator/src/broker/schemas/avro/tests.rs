@@ -52,8 +52,11 @@ fn definitions_that_are_none_are_refused_with_a_reason() {
     }
     let nested = format!("{}\"int\"{}", r#"{"type": "array", "items": "#.repeat(5_000), "}".repeat(5_000));
     assert!(AvroSchema::parse(&holding(&nested)).is_err());
-    for fine in [r#"{"type": "string", "logicalType": "uuid"}"#, r#"{"type": "int"}, "default": 0"#, r#"["R", "null"]"#]
-    {
+    for fine in [
+        r#"{"type": "string", "logicalType": "uuid"}"#,
+        r#"{"type": "int"}, "default": 0"#,
+        r#"["R", "null"]"#,
+    ] {
         schema(&holding(fine));
     }
 }
@@ -139,7 +142,8 @@ fn a_few_bytes_do_not_take_long() {
 
 #[test]
 fn a_revision_is_read_by_the_other_and_reads_it() {
-    let fields = |fields: &str| schema(&format!(r#"{{"type": "record", "name": "R", "fields": [{fields}]}}"#));
+    let fields =
+        |fields: &str| schema(&format!(r#"{{"type": "record", "name": "R", "fields": [{fields}]}}"#));
     let both = |old: &str, new: &str| {
         let (old, new) = (fields(old), fields(new));
         old.is_read_by(&new).and_then(|()| new.is_read_by(&old))
@@ -158,7 +162,9 @@ fn a_revision_is_read_by_the_other_and_reads_it() {
     let list = r#"{"name": "next", "type": ["null", "R"], "default": null}"#;
     assert_eq!(both(list, list), Ok(()), "a type of itself");
     let symbols = |symbols: &str| {
-        format!(r#"{{"name": "e", "type": {{"type": "enum", "name": "E", "symbols": {symbols}, "default": "A"}}}}"#)
+        format!(
+            r#"{{"name": "e", "type": {{"type": "enum", "name": "E", "symbols": {symbols}, "default": "A"}}}}"#
+        )
     };
     assert_eq!(both(&symbols(r#"["A"]"#), &symbols(r#"["A", "B"]"#)), Ok(()));
 }
