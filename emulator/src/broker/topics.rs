@@ -304,7 +304,7 @@ fn apply_storage(config: &mut pubsub::Topic, update: &pubsub::Topic, path: &str)
     config.message_storage_policy.take_if(|policy| *policy == pubsub::MessageStoragePolicy::default());
 }
 
-/// Takes one part of the schema settings.
+/// Takes one part of the schema settings; those without any content are none.
 fn apply_schema(config: &mut pubsub::Topic, update: &pubsub::Topic, path: &str) {
     let new = update.schema_settings.clone().unwrap_or_default();
     let settings = config.schema_settings.get_or_insert_default();
@@ -314,6 +314,7 @@ fn apply_schema(config: &mut pubsub::Topic, update: &pubsub::Topic, path: &str) 
         "schema_settings.first_revision_id" => settings.first_revision_id = new.first_revision_id,
         _ => settings.last_revision_id = new.last_revision_id,
     }
+    config.schema_settings.take_if(|settings| *settings == pubsub::SchemaSettings::default());
 }
 
 fn names_of(set: &BTreeSet<Name>, list: &str, size: i32, token: &str) -> Answer<(Vec<String>, String)> {

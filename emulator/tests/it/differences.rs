@@ -19,12 +19,6 @@ pub(crate) struct Difference {
 
 /// Google's are those of its emulator 0.8.20.
 pub(crate) const DIFFERENCES: &[Difference] = &[
-    ours(
-        "a_schema_is_kept_as_it_was_created",
-        "has no schemas, and says so: UNIMPLEMENTED",
-        "schema.proto, SchemaService.CreateSchema; left out on purpose",
-        "Unimplemented",
-    ),
     google(
         "a_deadline_is_from_0_to_600_seconds",
         "accepts 601 seconds",
@@ -296,15 +290,6 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "right: [\"a\", \"b\", \"c\", \"d\"]",
     ),
 ];
-
-const fn ours(
-    case: &'static str,
-    does: &'static str,
-    documented: &'static str,
-    sign: &'static str,
-) -> Difference {
-    Difference { side: Side::Ours, case, does, documented, sign }
-}
 
 const fn google(
     case: &'static str,

@@ -39,6 +39,7 @@ mod endpoints;
 mod inbox;
 mod limited;
 mod messages;
+mod schemas;
 mod unsupported;
 
 /// The names of all cases.

@@ -240,6 +240,38 @@ def test_a_project_has_no_schemas():
             schemas.get_schema(name=f"projects/{PROJECT}/schemas/orders", timeout=PATIENCE)
 
 
+def test_a_topic_takes_what_fits_its_schema(stage):
+    project = f"schemas-{uuid.uuid4()}"
+    fields = [{"name": "id", "type": "int"}]
+    record = {"type": "record", "name": "Order", "fields": fields}
+    with SchemaServiceClient() as schemas:
+        wish = {"type_": "AVRO", "definition": json.dumps(record)}
+        schema = schemas.create_schema(parent=f"projects/{project}", schema=wish, schema_id="orders")
+        fields.append({"name": "note", "type": ["null", "string"], "default": None})
+        wish["definition"] = json.dumps(record)
+        revision = schemas.commit_schema(name=schema.name, schema=wish).revision_id
+        listed = schemas.list_schema_revisions(name=schema.name)
+        assert [each.revision_id for each in listed] == [revision, schema.revision_id]
+
+        settings = {"schema": schema.name, "encoding": "JSON"}
+        name = stage.publisher.topic_path(project, "orders")
+        stage.topic = stage.publisher.create_topic(request={"name": name, "schema_settings": settings}).name
+        subscription = stage.subscribe()
+        stage.publish('{"id": 7, "note": null}')
+        attributes = {
+            "googclient_schemaname": schema.name,
+            "googclient_schemaencoding": "JSON",
+            "googclient_schemarevisionid": revision,
+        }
+        assert stage.pull_one(subscription).message.attributes == attributes
+        with pytest.raises(core_exceptions.InvalidArgument) as refused:
+            stage.publish('{"id": "seven"}')
+        assert refused.value.reason == "INVALID_JSON_AVRO_MESSAGE"
+
+        schemas.delete_schema(name=schema.name)
+        assert stage.publisher.get_topic(topic=name).schema_settings.schema == "_deleted-schema_"
+
+
 def test_the_time_of_publication_has_whole_milliseconds(stage):
     subscription = stage.subscribe()
     # One of a thousand would be in whole milliseconds by chance.

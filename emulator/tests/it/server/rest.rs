@@ -74,9 +74,9 @@ async fn refusals_have_the_form_of_google_s_apis() {
     assert!(status == 404 && words.starts_with("NOT_FOUND"), "{words}");
     let (status, words) = refused(emulator, "PUT", &format!("/v1/{TOPIC}"), "{}").await;
     assert!(status == 409 && words.starts_with("ALREADY_EXISTS"), "{words}");
-    let (status, words) =
-        refused(emulator, "POST", "/v1/projects/a-project/schemas?schemaId=orders", "{}").await;
-    assert!(status == 501 && words.starts_with("UNIMPLEMENTED") && words.contains("schemas"), "{words}");
+    let kms = r#"{"kmsKeyName":"projects/p/locations/l/keyRings/r/cryptoKeys/k"}"#;
+    let (status, words) = refused(emulator, "PUT", "/v1/projects/a-project/topics/secret", kms).await;
+    assert!(status == 501 && words.starts_with("UNIMPLEMENTED") && words.contains("kms_key_name"), "{words}");
     let (status, words) = refused(emulator, "GET", "/v1/nothing", "").await;
     assert!(status == 404 && words.contains("GET /v1/nothing"), "{words}");
     let (status, words) = refused(emulator, "POST", &format!("/v1/{TOPIC}:publish"), "{").await;

@@ -18,7 +18,7 @@ const CLIENT: &str = "google-cloud-pubsub==2.44.0";
 const SOURCE: &str = "google_cloud_pubsub-2.44.0";
 /// The number of system tests that run: all over gRPC, except for one that its authors always skip.
 const SYSTEM_TESTS: u32 = 20;
-const SCRIPT_TESTS: u32 = 12;
+const SCRIPT_TESTS: u32 = 13;
 
 /// Runs everything against our emulator, or against Google's to see what passes there.
 pub(crate) fn run(google: bool) -> Result<()> {

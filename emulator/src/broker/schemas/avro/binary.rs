@@ -5,21 +5,21 @@ use super::{AvroSchema, AvroType, Budget, TypeId, within};
 impl AvroSchema {
     /// Says why a binary message does not fit, if so.
     pub(in crate::broker::schemas) fn check_binary(&self, data: &[u8]) -> Result<(), String> {
-        let mut walk = Walk { schema: self, data, budget: Budget::new() };
+        let mut walk = BinaryWalk { schema: self, data, budget: Budget::new() };
         walk.value(self.root, 0)?;
         // The service's words.
         if walk.data.is_empty() { Ok(()) } else { Err("Too much data to parse for schema".to_owned()) }
     }
 }
 
-struct Walk<'a> {
+struct BinaryWalk<'a> {
     schema: &'a AvroSchema,
     /// What is left of the message.
     data: &'a [u8],
     budget: Budget,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> BinaryWalk<'a> {
     fn value(&mut self, of: TypeId, depth: usize) -> Result<(), String> {
         self.budget.spend(depth)?;
         let schema = self.schema;

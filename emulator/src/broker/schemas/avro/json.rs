@@ -28,18 +28,18 @@ impl AvroSchema {
         self.walk(Form::Default).value(of, value, 0)
     }
 
-    fn walk(&self, form: Form) -> Walk<'_> {
-        Walk { schema: self, form, budget: Budget::new() }
+    fn walk(&self, form: Form) -> JsonWalk<'_> {
+        JsonWalk { schema: self, form, budget: Budget::new() }
     }
 }
 
-struct Walk<'schema> {
+struct JsonWalk<'schema> {
     schema: &'schema AvroSchema,
     form: Form,
     budget: Budget,
 }
 
-impl Walk<'_> {
+impl JsonWalk<'_> {
     fn value(&mut self, of: TypeId, value: &Value, depth: usize) -> Result<(), String> {
         self.budget.spend(depth)?;
         let schema = self.schema;

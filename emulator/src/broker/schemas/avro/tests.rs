@@ -162,9 +162,8 @@ fn a_revision_is_read_by_the_other_and_reads_it() {
     let list = r#"{"name": "next", "type": ["null", "R"], "default": null}"#;
     assert_eq!(both(list, list), Ok(()), "a type of itself");
     let symbols = |symbols: &str| {
-        format!(
-            r#"{{"name": "e", "type": {{"type": "enum", "name": "E", "symbols": {symbols}, "default": "A"}}}}"#
-        )
+        let e = format!(r#"{{"type": "enum", "name": "E", "symbols": {symbols}, "default": "A"}}"#);
+        format!(r#"{{"name": "e", "type": {e}}}"#)
     };
     assert_eq!(both(&symbols(r#"["A"]"#), &symbols(r#"["A", "B"]"#)), Ok(()));
 }
