@@ -14,6 +14,7 @@ use crate::cli::client::{Page, Request};
 use crate::cli::failure::Failure;
 use crate::resources::events::command::filter::text;
 use crate::resources::handlers::wire::StopRequest;
+use crate::resources::limits::command::limit_name;
 use crate::resources::operations::wire::{NewOperationJson, OperationKindJson};
 use wakeq::Timestamp;
 
@@ -96,6 +97,21 @@ pub(super) struct ListErrorGroups {
 pub(super) struct OneErrorGroup {
     /// The group's id, a uuid.
     id: String,
+}
+
+/// Of which limit to list what is in use, and which page of it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "rmcp::schemars")]
+pub(super) struct ListLimitUses {
+    /// The limit's name: `canvas`, `handler:MODULE/name`, a key such as `customer:7`, or a family of
+    /// keys such as `customer`.
+    name: String,
+    /// Maximum number of items. Default 20.
+    #[schemars(range(min = 1, max = 100))]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page.
+    cursor: Option<String>,
 }
 
 /// Which time, and in which steps.
@@ -269,6 +285,14 @@ impl OneErrorGroup {
     }
 }
 
+impl ListLimitUses {
+    pub(super) fn request(self) -> anyhow::Result<Request> {
+        let name = limit_name(&self.name)?;
+        let request = Request::get(&["limits", name.as_str(), "uses"]);
+        Ok(request.page(page(self.limit, self.cursor)?))
+    }
+}
+
 impl ExplainEvent {
     pub(super) fn request(self) -> anyhow::Result<Request> {
         let request = Request::get(&["events", &id(&self.id)?]);
@@ -390,6 +414,21 @@ mod tests {
         let one = |id| given::<OneErrorGroup>(json!({ "id": id })).unwrap().request();
         assert_eq!(path(one(ID)), format!("/v1/dead-events/groups/{ID}"));
         assert!(one("../handlers").is_err());
+    }
+
+    #[test]
+    fn what_is_in_use_of_a_limit_is_asked_for_by_its_name() {
+        let list = |arguments| given::<ListLimitUses>(arguments).unwrap().request();
+        let uses = |name: &str| path(list(json!({ "name": name })));
+        assert_eq!(uses("customer"), "/v1/limits/customer/uses?limit=20");
+        assert_eq!(uses("handler:mail"), uses("handler:WORKER/mail"));
+        assert!(uses("handler:mail").starts_with("/v1/limits/handler"), "{}", uses("handler:mail"));
+        let second = json!({"name": "customer:7", "limit": 5, "cursor": "c"});
+        assert!(path(list(second)).ends_with("/uses?limit=5&cursor=c"));
+        for wrong in ["", "..", "a/b", "handler:a/b/c"] {
+            assert!(list(json!({ "name": wrong })).is_err(), "{wrong}");
+        }
+        assert!(list(json!({"name": "customer", "limit": 101})).is_err());
     }
 
     #[test]

@@ -9,8 +9,8 @@ use rmcp::schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::arguments::{
-    CancelEvent, CountEvents, ExplainEvent, List, ListErrorGroups, ListEvents, OneErrorGroup, OneEvent,
-    OneHandler, OneOperation, PauseHandler, PreviewOperation, StartOperation, Statistics, read,
+    CancelEvent, CountEvents, ExplainEvent, List, ListErrorGroups, ListEvents, ListLimitUses, OneErrorGroup,
+    OneEvent, OneHandler, OneOperation, PauseHandler, PreviewOperation, StartOperation, Statistics, read,
 };
 use crate::cli::client::Request;
 
@@ -50,7 +50,7 @@ pub(super) fn tools() -> anyhow::Result<Vec<Tool>> {
     about_handlers().into_iter().chain(about_events()).chain(changing()).collect()
 }
 
-fn about_handlers() -> [anyhow::Result<Tool>; 7] {
+fn about_handlers() -> [anyhow::Result<Tool>; 8] {
     [
         asks(
             "list_handlers",
@@ -72,6 +72,13 @@ fn about_handlers() -> [anyhow::Result<Tool>; 7] {
             Kind::Reads,
             "List the limits of the canvas: how many events run at a time, and start in a period.",
             |list: List| list.of(Request::get(&["limits"])),
+        ),
+        asks(
+            "list_limit_uses",
+            Kind::Reads,
+            "List what is in use of a limit, of a family by key: how many events run, which of them hold its \
+             places, how many wait, and when its rate lets the next one start.",
+            ListLimitUses::request,
         ),
         asks(
             "list_crons",

@@ -126,7 +126,7 @@ struct Shown {
 }
 
 /// Parses the name of a limit. A handler without a module is one of `WORKER`.
-fn limit_name(text: &str) -> Result<LimitName, InvalidLimitName> {
+pub(crate) fn limit_name(text: &str) -> Result<LimitName, InvalidLimitName> {
     match text.strip_prefix("handler:") {
         Some(name) if !name.contains('/') => format!("handler:WORKER/{name}").parse(),
         Some(_) | None => text.parse(),

@@ -7,7 +7,9 @@ mod protocol;
 
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::{CanvasId, Event, EventId};
+use wakeq::limits::NewLimit;
+use wakeq::machine::Outcome;
+use wakeq::{Actor, CanvasId, Event, EventId};
 use wakeq_service::access::Scope;
 
 use super::Terminal;
@@ -16,10 +18,11 @@ use crate::support::service::{Service, has};
 use crate::support::{OTHER, Statements, until};
 use agent::Agent;
 
-const READING: [&str; 13] = [
+const READING: [&str; 14] = [
     "list_handlers",
     "statistics",
     "list_limits",
+    "list_limit_uses",
     "list_crons",
     "list_operations",
     "show_operation",
@@ -106,6 +109,9 @@ async fn looks(service: &Service, agent: &mut Agent) -> (EventId, Uuid) {
     let theirs = emit(service, OTHER, "greet", &json!("Bo")).await;
     let their_dead = die(service, OTHER, "no disk", 1).await;
     service.put("/limits/canvas", json!({"concurrency": 5})).await.json();
+    service.put("/limits/customer", json!({"concurrency": 5})).await.json();
+    let used = "insert into wakeq.limit_states (canvas_id, name) values ($1, 'customer:7')";
+    sqlx::query(used).bind(OTHER.0).execute(&service.stage.pool).await.unwrap();
     service.put("/cron/report", json!({"expression": "0 0 1 1 *", "value": "sealed"})).await.json();
 
     let handlers = agent.shows("list_handlers", json!({})).await;
@@ -115,6 +121,8 @@ async fn looks(service: &Service, agent: &mut Agent) -> (EventId, Uuid) {
     let of_greet = agent.shows("statistics", json!({"handler": "greet", "step_s": 7_200})).await;
     assert_eq!(of_greet["step_s"], 7_200);
     assert_eq!(agent.shows("list_limits", json!({})).await["items"][0]["name"], "canvas");
+    let uses = agent.shows("list_limit_uses", json!({"name": "customer"})).await;
+    assert_eq!(uses["items"], json!([]), "another canvas has one in use");
     let crons = agent.shows("list_crons", json!({"limit": 1})).await;
     assert!(crons["items"][0]["name"] == "report" && !crons.to_string().contains("sealed"), "{crons}");
     agent.shows("list_workers", json!({})).await;
@@ -193,6 +201,50 @@ async fn an_agent_looks_at_a_queue_and_mends_it() {
         assert_eq!(agent.ends().await, "");
         service.stop().await;
     }
+}
+
+/// Who has the place of a limit, how many wait for it, and what the same name says on another canvas.
+#[tokio::test]
+async fn an_agent_sees_what_is_in_use_of_a_limit() {
+    let service = Service::start().await;
+    for canvas in [CanvasId::DEFAULT, OTHER] {
+        let limit = NewLimit { concurrency: Some(1), ..NewLimit::default() };
+        let actor = Actor::user("tests");
+        service.stage.admin.put_limit(canvas, &"customer".parse().unwrap(), &limit, &actor).await.unwrap();
+    }
+    let (mut worker, mut door) = service.stage.door("greet");
+    let emit = async |canvas: CanvasId| {
+        let event = Event::new("greet", &1).unwrap().canvas(canvas).limit("customer:7").unwrap();
+        service.stage.queue.emit(event).await.unwrap().id
+    };
+    let first = emit(CanvasId::DEFAULT).await;
+    door.arrived.next().await;
+    let second = emit(CanvasId::DEFAULT).await;
+    worker.until(second, Outcome::LimitFull).await;
+    let theirs = emit(OTHER).await;
+    door.arrived.next().await;
+    let canvas = OTHER.to_string();
+    for terminal in terminals(&service).await {
+        shows_use(&terminal, &[], first, 1).await;
+    }
+    let key = service.key("other", OTHER, &[Scope::Read]).await;
+    shows_use(&Terminal::with_key(&service, &key), &["--canvas", &canvas], theirs, 0).await;
+    door.open(3);
+    worker.until(second, Outcome::Deleted).await;
+    worker.stop().await;
+    service.stop().await;
+}
+
+async fn shows_use(terminal: &Terminal, options: &[&str], holder: EventId, waiting: u32) {
+    let mut agent = Agent::start(terminal, options).await;
+    let uses = agent.shows("list_limit_uses", json!({"name": "customer"})).await;
+    assert_eq!(uses["items"].as_array().unwrap().len(), 1, "{uses}");
+    let used = json!({"name": "customer:7", "running": 1, "holders": [holder], "waiting": waiting});
+    has(&uses["items"][0], used);
+    assert_eq!(uses["items"][0]["next_start"], Value::Null, "it has no rate");
+    let none = agent.shows("list_limit_uses", json!({"name": "handler:greet"})).await;
+    assert_eq!(none["items"], json!([]), "nothing limits the handler");
+    agent.ends().await;
 }
 
 /// The API says what is missing. Nothing is changed.
