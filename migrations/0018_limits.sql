@@ -341,6 +341,8 @@ end
 $$;
 
 -- For which limit an event waits, and what holds it up: of the holders those of its canvas.
+-- `starts_at` is when it was told to come; without that, `next_start` is when its rate comes to it,
+-- after those that wait before it, of which 10,000 are counted.
 create function wakeq.wait_of(canvas uuid, event uuid, lease interval)
 returns table (
     counted_canvas uuid, counted_name text, since timestamptz, starts_at timestamptz, holders uuid[], running integer,
@@ -348,10 +350,17 @@ returns table (
 language plpgsql volatile as $$
 begin
     return query
-    select w.canvas_id, w.name, w.since, w.woken_at, u.holders, u.running, l.concurrency, u.next_start
+    select w.canvas_id, w.name, w.since, w.woken_at, u.holders, u.running, l.concurrency,
+           u.next_start + b.before * (l.rate_period / l.rate_count)
       from wakeq.limit_waits w
      cross join lateral wakeq.use_of(w.canvas_id, w.name, lease, wait_of.canvas) as u
      cross join lateral wakeq.limit_on(w.canvas_id, w.name) as l
+     cross join lateral (
+           select count(*) as before from (
+               select from wakeq.limit_waits x
+                where x.canvas_id = w.canvas_id and x.name = w.name and x.woken_at is null and w.woken_at is null
+                  and l.rate_count is not null and (x.due, x.event_id) < (w.due, w.event_id)
+                limit 10000) as counted_ones) as b
      where w.event_id = event
        and exists (select from wakeq.events_v2 e where e.id = event and e.canvas_id = canvas offset 0);
 end

@@ -3,9 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::Tables;
-use crate::event::{Actor, CanvasId, EventId, HeldLimit, Limit, LimitName, LimitUse, LimitWait, NewLimit};
+use super::limit_rows::{Wait, pace};
+use crate::event::{
+    Actor, CanvasId, EventId, HeldLimit, Limit, LimitName, LimitUse, LimitWait, NewLimit, Timestamp,
+};
 use crate::store::kernel::StoreError;
 use crate::store::limits::PutLimit;
+
+/// How many of those that wait before an event are counted, to say when it starts.
+const BEFORE_MAX: usize = 10_000;
 
 impl Tables {
     /// Tables in memory have no audit log.
@@ -114,7 +120,18 @@ impl Tables {
             name,
             since: wait.since,
             holders: holders.take(LimitUse::HOLDERS_MAX).collect(),
-            next: wait.woken_at.filter(|at| *at > self.now).or_else(|| self.next_start(held)),
+            next: self.start_of(id, wait).filter(|at| *at > self.now),
         }))
+    }
+
+    /// When it was told to come, or when its rate comes to it, after those that wait before it.
+    fn start_of(&self, id: EventId, wait: &Wait) -> Option<Timestamp> {
+        let Some(rate) = self.rate(&wait.held).filter(|_| wait.woken_at.is_none()) else {
+            return wait.woken_at;
+        };
+        let line = self.line(&wait.held);
+        let before = line.range(..(wait.due, id)).take(BEFORE_MAX).count();
+        let before = u32::try_from(before).unwrap_or(u32::MAX);
+        Some(self.next_start(&wait.held).unwrap_or(self.now) + pace(rate) * before)
     }
 }

@@ -322,3 +322,39 @@ async fn an_event_that_waits_says_for_what() {
     worker.stop().await;
     service.stop().await;
 }
+
+/// The time is that of the start of the event, and not of the next one in the line.
+#[tokio::test]
+async fn an_event_that_waits_for_a_rate_says_when_it_starts() {
+    const HOUR: chrono::TimeDelta = chrono::TimeDelta::hours(1);
+    let service = Service::start().await;
+    service.put("/limits/customer", json!({"rate": {"count": 1, "period_s": 3600}})).await.json();
+    let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
+    let (mut worker, mut door) = service.stage.door("greet");
+    let emit = async || {
+        let event = json!({"name": "greet", "options": {"limits": ["customer:7"]}});
+        service.post("/events", event).await.json()["id"].as_str().unwrap().to_owned()
+    };
+    emit().await;
+    let first = door.arrived.next().await;
+    let mut starts: Vec<wakeq::Timestamp> = Vec::new();
+    for _ in 0..3 {
+        let id = emit().await;
+        worker.until(id.parse().unwrap(), Outcome::LimitFull).await;
+        let shown = service.get(&format!("/events/{id}")).await.json();
+        has(&shown, json!({"state": "limited", "until": shown["limit"]["next_start"]}));
+        starts.push(serde_json::from_value(shown["until"].clone()).unwrap());
+        let path = format!("/canvases/{OTHER}/events/{id}");
+        assert_eq!(service.ask(&theirs, Method::GET, &path, NONE).await.problem().0, 404);
+    }
+    let early = first.claimed_at + HOUR - starts[0];
+    // The claim decides a moment before it writes its own time.
+    assert!((0..30).contains(&early.num_seconds()), "{starts:?} after {}", first.claimed_at);
+    assert_eq!([starts[1] - starts[0], starts[2] - starts[1]], [HOUR, HOUR]);
+    let uses = service.items("/limits/customer/uses?limit=1").await;
+    let next: wakeq::Timestamp = serde_json::from_value(uses[0]["next_start"].clone()).unwrap();
+    assert_eq!((next, &uses[0]["waiting"]), (starts[0], &json!(3)));
+    door.open(1);
+    worker.stop().await;
+    service.stop().await;
+}

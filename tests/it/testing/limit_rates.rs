@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use wakeq::control::Explanation;
 use wakeq::limits::{NewLimit, OnFull, Rate};
 use wakeq::testing::TestKit;
-use wakeq::{Actor, CanvasId, Event};
+use wakeq::{Actor, CanvasId, Event, EventId, Timestamp};
 
 use super::limits::{KILO, event, ran, syncing};
 use super::on_postgres;
@@ -38,6 +39,60 @@ async fn events_start_at_the_rate_of_their_key() {
     starts_at_its_rate(TestKit::new()).await;
     let (_stage, kit) = on_postgres().await;
     starts_at_its_rate(kit).await;
+}
+
+/// Until when an event waits for its rate, as an explanation of it says.
+async fn explained(kit: &TestKit, canvas: CanvasId, id: EventId) -> Timestamp {
+    let explanation = kit.admin().explain(canvas, id).await.unwrap();
+    let Explanation::Live(live) = explanation else { panic!("{id} has ended") };
+    let waits = live.limited.expect("it waits for its rate");
+    assert_eq!(live.until, waits.next);
+    waits.next.expect("a time")
+}
+
+/// The time that an explanation says is that of the start. Those of the next two minutes were told
+/// theirs, and the others stand in the line.
+async fn says_when_it_starts(kit: TestKit) {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let (kit, ada) = (syncing(kit), Actor::admin("ada"));
+    for (canvas, period) in [(CanvasId::DEFAULT, MINUTE), (OTHER, 2 * KILO)] {
+        let limit = NewLimit { rate: Some(Rate::new(1, period)), ..NewLimit::default() };
+        kit.admin().put_limit(canvas, &"api".parse().unwrap(), &limit, &ada).await.unwrap();
+    }
+    let (mut ids, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        ids.push(kit.emit(event(&["api"])).await.unwrap().id);
+        theirs.push(kit.emit(event(&["api"]).canvas(OTHER)).await.unwrap().id);
+        kit.advance(Duration::from_secs(1)).await.unwrap();
+    }
+    let began = kit.now().await.unwrap();
+    assert_eq!(kit.drain().await.unwrap().attempts(), 2, "one of each canvas");
+    let ended = kit.now().await.unwrap();
+    let mut before = None;
+    for (number, (id, theirs)) in (1..).zip(ids.iter().zip(&theirs).skip(1)) {
+        let start = explained(&kit, CanvasId::DEFAULT, *id).await;
+        let possible = began + MINUTE * number..=ended + MINUTE * number;
+        assert!(possible.contains(&start), "event {number}: {start}, and not in {possible:?}");
+        assert!(before.is_none_or(|before| start == before + MINUTE), "event {number}");
+        before = Some(start);
+        let possible = began + 2 * KILO * number..=ended + 2 * KILO * number;
+        assert!(possible.contains(&explained(&kit, OTHER, *theirs).await), "another rate of another canvas");
+    }
+    for id in &ids[1..] {
+        let start = explained(&kit, CanvasId::DEFAULT, *id).await;
+        let left = (start - kit.now().await.unwrap()).to_std().unwrap();
+        kit.advance(left - MINUTE / 2).await.unwrap();
+        assert_eq!(kit.drain().await.unwrap().attempts(), 0, "{id} does not start before its time");
+        kit.advance(MINUTE / 2).await.unwrap();
+        assert_eq!(ran(&kit.drain().await.unwrap()), [*id]);
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_waits_for_its_rate_says_when_it_starts() {
+    says_when_it_starts(TestKit::new()).await;
+    let (_stage, kit) = on_postgres().await;
+    says_when_it_starts(kit).await;
 }
 
 /// An event that was told to come for a place, and has to wait for a rate then, leaves the place to

@@ -137,7 +137,8 @@ pub(crate) struct LimitWaitJson {
     /// The first of the events on this canvas that hold its places, if it waits for one.
     #[schema(max_items = 20)]
     pub(crate) holders: Vec<Uuid>,
-    /// When the rate of the limit lets the next event start; null if one may start now.
+    /// When the rate of the limit lets the event start, after those that wait before it; null if it
+    /// may start now.
     pub(crate) next_start: Option<DateTime<Utc>>,
 }
 

@@ -177,7 +177,7 @@ fn limit(wait: &LimitWaitJson) -> String {
     let reach = if *all_canvases { ", over all canvases" } else { "" };
     let mut words = format!("{name}{reach}, waiting since {}", moment(*since));
     if let Some(start) = next_start {
-        words.push_str(&format!(", next start {}", moment(*start)));
+        words.push_str(&format!(", its start {}", moment(*start)));
     }
     holders.iter().for_each(|holder| words.push_str(&format!("\nheld by {holder}")));
     words

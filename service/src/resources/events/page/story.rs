@@ -132,7 +132,7 @@ fn limited(visit: &Visit, wait: &LimitWaitJson, limit: Option<&str>) -> Markup {
             @if wait.all_canvases { " of all canvases" }
             ". It came to it " (moment(wait.since)) "."
             @if let Some(start) = wait.next_start {
-                " Its rate lets the next event start " (moment(start)) "."
+                " Its rate lets this event start " (moment(start)) "."
             }
         }
         @if !wait.holders.is_empty() {
