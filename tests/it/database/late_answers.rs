@@ -1,5 +1,7 @@
 //! Answers from Postgres that come late, or never, although their statements took effect.
 
+mod limits;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,6 +30,8 @@ enum Answer {
     Lost,
     /// It never comes, and no error says so.
     Never,
+    /// It comes late because its statement does: that is held back until the test lets it through.
+    HeldBack,
 }
 
 /// The answers that end a statement.
@@ -48,6 +52,8 @@ struct Shared {
     found: AtomicBool,
     intercepted: AtomicBool,
     renewed: Notify,
+    held_back: Notify,
+    let_through: Notify,
 }
 
 fn has(chunk: &[u8], text: &[u8]) -> bool {
@@ -60,8 +66,9 @@ impl AnswerProxy {
         let (credentials, address) = server.rsplit_once('@').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("{credentials}@{}/{database}", listener.local_addr().unwrap());
-        let (found, intercepted, renewed) = Default::default();
-        let shared = Arc::new(Shared { text, answer, found, intercepted, renewed });
+        let (found, intercepted, renewed, held_back, let_through) = Default::default();
+        let shared =
+            Arc::new(Shared { text, answer, found, intercepted, renewed, held_back, let_through });
         let (address, of_all) = (address.to_owned(), Arc::clone(&shared));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -95,7 +102,13 @@ async fn forward(shared: Arc<Shared>, mut client: TcpStream, mut server: TcpStre
             read = client.read(&mut request) => {
                 let Ok(read @ 1..) = read else { return };
                 let words = &request[..read];
-                awaited |= has(words, shared.text.as_bytes()) && !shared.found.swap(true, Ordering::SeqCst);
+                let is_meant =
+                    has(words, shared.text.as_bytes()) && !shared.found.swap(true, Ordering::SeqCst);
+                awaited |= is_meant;
+                if is_meant && matches!(shared.answer, Answer::HeldBack) {
+                    shared.held_back.notify_one();
+                    shared.let_through.notified().await;
+                }
                 renews |= has(words, RENEWAL);
                 renews_later = renews && shared.intercepted.load(Ordering::SeqCst);
                 if server.write_all(words).await.is_err() { return }
@@ -108,6 +121,7 @@ async fn forward(shared: Arc<Shared>, mut client: TcpStream, mut server: TcpStre
                     shared.intercepted.store(true, Ordering::SeqCst);
                     match shared.answer {
                         Answer::AfterARenewal => shared.renewed.notified().await,
+                        Answer::HeldBack => {}
                         Answer::Lost => return,
                         Answer::Never => {
                             // Until the worker gives up.
