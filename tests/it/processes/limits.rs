@@ -25,13 +25,16 @@ const DEAD: &str = "select count(*) from wakeq.dead_events";
 const OPEN: &str = "select -count(*) from journal_runs where ended_at is null";
 /// What processes send arrives within this time, also if they are frozen meanwhile.
 const IN_FLIGHT: Duration = Duration::from_millis(200);
+/// The period of rates, and how many may start at once where a test says nothing else.
+const PERIOD: Duration = Duration::from_secs(1);
+const BURST: u32 = 1;
 
 fn at_a_time(concurrency: u32) -> NewLimit {
     NewLimit { concurrency: Some(concurrency), ..NewLimit::default() }
 }
 
 fn a_second(count: u32, burst: u32) -> NewLimit {
-    let rate = Rate { count, period: Duration::from_secs(1), burst };
+    let rate = Rate { count, period: PERIOD, burst };
     NewLimit { rate: Some(rate), ..NewLimit::default() }
 }
 
@@ -185,23 +188,27 @@ async fn starts(scene: &CrashScene, canvas: CanvasId) -> Vec<Timestamp> {
     sqlx::query_scalar(starts).bind(canvas.0).fetch_all(&scene.pool).await.unwrap()
 }
 
-/// 100 a second for a minute, 10 a second for half of one, and 100 again. At the usual size nothing
-/// is timed, and it only shows that changes lose no event.
+/// 100 a second for a minute, 10 a second for half of one, and 100 again, each from the first second
+/// on; then to 10 and back within one. At the usual size nothing is timed, and it only shows that
+/// changes lose no event.
 // Shows: LIMIT-06
 #[tokio::test]
 async fn a_rate_is_kept_and_changed_while_events_wait() {
     const EVENTS: i64 = 150;
     let scene = CrashScene::new("limits-rates", Durations::crowd()).await;
     journal::create(&scene.pool).await;
-    put(&scene, CanvasId::DEFAULT, "provider", &a_second(100, 1)).await;
+    put(&scene, CanvasId::DEFAULT, "provider", &a_second(100, BURST)).await;
     let _workers = scene.workers(size(2, 8), 32).await;
     // Enough that events wait until the end.
-    emit(&scene, CanvasId::DEFAULT, |_| "provider".to_owned(), size(EVENTS as usize, 12_000), 1).await;
-    for (step, rate, lasts_s) in [(1, 100, 60), (2, 10, 30), (3, 100, 30)] {
-        if step > 1 {
-            put(&scene, CanvasId::DEFAULT, "provider", &a_second(rate, 1)).await;
+    emit(&scene, CanvasId::DEFAULT, |_| "provider".to_owned(), size(EVENTS as usize, 16_000), 1).await;
+    for (before, rate, lasts_s) in [(None, 100, 60), (Some(100), 10, 30), (Some(10), 100, 30)] {
+        if before.is_some() {
+            put(&scene, CanvasId::DEFAULT, "provider", &a_second(rate, BURST)).await;
         }
         if is_full() {
+            if let Some(before) = before {
+                felt(&scene, before, rate).await;
+            }
             pace(&scene, rate, lasts_s).await;
         } else {
             // So many have started under this rate, or all that there are: where this process gets
@@ -211,23 +218,79 @@ async fn a_rate_is_kept_and_changed_while_events_wait() {
         }
     }
     if is_full() {
+        to_and_fro(&scene, 100, 10).await;
         return; // the rest would take as long again and show nothing new
     }
     scene.until_empty().await;
     assert_eq!(scene.count(COMPLETED).await, EVENTS, "none is lost");
 }
 
+/// How many have started in each of the periods since then, once they are over and noted.
+async fn starts_in<const PERIODS: usize>(scene: &CrashScene, since: Timestamp) -> [i64; PERIODS] {
+    let left = (since + PERIOD * (PERIODS as u32 + 1) - scene.clock().await).to_std().unwrap_or_default();
+    sleep(left).await;
+    let mut counts = [0; PERIODS];
+    for (period, count) in (0..).zip(&mut counts) {
+        *count = starts_between(scene, since + PERIOD * period, PERIOD).await;
+    }
+    counts
+}
+
+async fn starts_between(scene: &CrashScene, since: Timestamp, lasts: Duration) -> i64 {
+    let started = "select count(*) from journal where claimed_at >= $1 and claimed_at < $2";
+    sqlx::query_scalar(started).bind(since).bind(since + lasts).fetch_one(&scene.pool).await.unwrap()
+}
+
+/// The most that may start in a period: at this rate, at once, and half a second ahead. What was paid
+/// for at the rate before starts as well.
+fn most_in_a_period(rate: u32, before: u32) -> i64 {
+    i64::from(rate + BURST + rate.max(before) / 2)
+}
+
+/// A change counts from the first period on: it has no more starts than the new rate allows, and at
+/// least half of them.
+async fn felt(scene: &CrashScene, before: u32, rate: u32) {
+    let since = scene.clock().await;
+    let [first, second] = starts_in(scene, since).await;
+    let name = format!("starts in the first seconds after a change from {before} to {rate}");
+    figure(&name, format!("{first}, {second}"));
+    let most = [most_in_a_period(rate, before), most_in_a_period(rate, rate)];
+    assert!(first <= most[0] && second <= most[1], "{first} and {second} starts, at most {most:?}");
+    let least = i64::from(rate / 2);
+    assert!(first.min(second) >= least, "{first} and {second} starts at a rate of {rate}");
+}
+
+/// Changes the rate, and back within the same period.
+async fn to_and_fro(scene: &CrashScene, rate: u32, meanwhile: u32) {
+    let since = scene.clock().await;
+    put(scene, CanvasId::DEFAULT, "provider", &a_second(meanwhile, BURST)).await;
+    sleep(PERIOD / 4).await;
+    put(scene, CanvasId::DEFAULT, "provider", &a_second(rate, BURST)).await;
+    let back = scene.clock().await;
+    let took = (back - since).to_std().unwrap();
+    assert!(took < PERIOD, "two changes took {took:?}: the machine is too slow for this");
+    let [first, second] = starts_in(scene, back).await;
+    let meanwhile = starts_between(scene, since, took).await;
+    let figures = format!("{meanwhile} in {took:.1?}, {first}, {second}");
+    figure("starts between two changes, and in the first seconds after", figures);
+    let most = most_in_a_period(rate, rate);
+    for count in [meanwhile, first, second] {
+        assert!(count <= most, "{meanwhile}, {first} and {second} starts, at most {most}");
+    }
+    let least = i64::from(rate / 2);
+    assert!(first.min(second) >= least, "{first} and {second} starts at a rate of {rate}");
+    pace(scene, rate, 10).await;
+}
+
 /// Lets this many seconds pass, and compares the starts in them with the rate.
 async fn pace(scene: &CrashScene, rate: u32, lasts_s: u32) {
-    /// Workers that hold events for their moment may start those first.
+    /// Workers that hold events for their moment may start those first, and make up for them.
     const SETTLING: Duration = Duration::from_secs(5);
     sleep(SETTLING).await;
     let since = scene.clock().await;
-    sleep(Duration::from_secs(lasts_s.into())).await;
-    let started = "select count(*) from journal
-                    where claimed_at between $1 and $1 + make_interval(secs => $2)";
-    let started = sqlx::query_scalar(started).bind(since).bind(f64::from(lasts_s));
-    let started: i64 = started.fetch_one(&scene.pool).await.unwrap();
+    let lasts = Duration::from_secs(lasts_s.into());
+    sleep(lasts + IN_FLIGHT).await;
+    let started = starts_between(scene, since, lasts).await;
     let expected = f64::from(rate * lasts_s);
     let off = (started as f64 - expected) / expected;
     figure(&format!("{rate} a second for {lasts_s} s"), format!("{started} starts, {:+.1} %", off * 100.0));

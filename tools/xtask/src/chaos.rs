@@ -88,7 +88,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
     (
         "rates",
-        "100 starts a second for a minute, then 10, then 100 again, each within 2 %",
+        "100 starts a second for a minute, then 10, then 100 again, each within 2 %, from its first second on",
         "processes::limits::a_rate_is_kept_and_changed_while_events_wait",
     ),
     (
