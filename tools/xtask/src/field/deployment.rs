@@ -146,11 +146,24 @@ impl Site {
 impl Server {
     /// Emits this many events over HTTP, with their numbers as values.
     pub(super) async fn emit(&self, canvas: &str, handler: &str, count: usize) -> Result<Duration> {
+        self.emit_as(canvas, handler, count, false).await
+    }
+
+    /// Like [`Server::emit`], urgent or not.
+    pub(super) async fn emit_as(
+        &self,
+        canvas: &str,
+        handler: &str,
+        count: usize,
+        urgent: bool,
+    ) -> Result<Duration> {
         let began = Instant::now();
         for first in (0..count).step_by(BATCH) {
-            let events: Vec<_> = (first..count.min(first + BATCH))
-                .map(|number| serde_json::json!({"name": handler, "value": number}))
-                .collect();
+            let event = |number| serde_json::json!({"name": handler, "value": number});
+            let mut events: Vec<_> = (first..count.min(first + BATCH)).map(event).collect();
+            if urgent {
+                events.iter_mut().for_each(|event| event["options"] = serde_json::json!({"urgent": true}));
+            }
             let body = serde_json::json!({ "events": events }).to_string();
             let path = format!("/v1/canvases/{canvas}/events:batch");
             loop {

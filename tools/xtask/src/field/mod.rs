@@ -62,9 +62,11 @@ const SCENARIOS: [Scenario; 13] = [
     ("handlers", "100,000 handlers: the list is whole and its pages are quick", |site, _| {
         Box::pin(handlers::run(site))
     }),
-    ("urgent", "urgent events behind 100,000 others, while those have all places but one", |site, _| {
-        Box::pin(urgent::run(site))
-    }),
+    (
+        "urgent",
+        "others under a flood of urgent events, and urgent ones behind 100,000 that have all places but one",
+        |site, _| Box::pin(urgent::run(site)),
+    ),
     ("operation", "an operation over 1,000,000 events, whose process is killed twice", |site, _| {
         Box::pin(operation::run(site))
     }),
