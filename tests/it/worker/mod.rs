@@ -20,3 +20,4 @@ mod transactions;
 mod typed;
 mod under_load;
 mod urgent;
+mod urgent_load;

@@ -83,23 +83,27 @@ async fn they_run_while_a_backlog_waits_over_postgres() {
     runs_while_a_backlog_waits(&stage).await;
 }
 
+/// Over NATS, with a second stream. `None` if it is not installed.
+pub(super) async fn nats(test: &str) -> Option<Arc<dyn Notifier>> {
+    let server = NatsServer::shared().await.unwrap()?;
+    let client = async_nats::connect(server.url()).await.unwrap();
+    let mut config = NatsConfig::default();
+    config.stream = format!("{test}-{}", std::process::id());
+    config.urgent = true;
+    Some(Arc::new(NatsNotifier::open(client, config).await.unwrap()))
+}
+
 // Shows: URG-01
 #[tokio::test]
 async fn they_run_while_a_backlog_waits_over_nats() {
-    let Some(server) = NatsServer::shared().await.unwrap() else { return };
-    let client = async_nats::connect(server.url()).await.unwrap();
-    let mut config = NatsConfig::default();
-    config.stream = format!("urgent-{}", std::process::id());
-    config.urgent = true;
-    let notifier = Arc::new(NatsNotifier::open(client, config).await.unwrap());
+    let Some(notifier) = nats("urgent").await else { return };
     runs_while_a_backlog_waits(&Stage::with(notifier, promised_late()).await).await;
 }
 
-/// Each subscription is made with its filter, and described without differences.
-// Shows: URG-01
-#[tokio::test]
-async fn they_run_while_a_backlog_waits_over_pubsub() {
-    let mut config = Broker::pubsub_config("urgent").await;
+/// Over Pub/Sub, with a second subscription. Each is made with its filter, and described without
+/// differences.
+pub(super) async fn pubsub(test: &str) -> Arc<dyn Notifier> {
+    let mut config = Broker::pubsub_config(test).await;
     config.urgent_subscription = Some(format!("{}-urgent", config.subscription));
     for _ in 0..2 {
         let report = create_topics(&config).await.unwrap();
@@ -107,8 +111,13 @@ async fn they_run_while_a_backlog_waits_over_pubsub() {
         assert!(urgent.name.ends_with("-urgent"), "{}", urgent.name);
         assert_eq!((report.differences, urgent.differences), (Vec::new(), Vec::new()));
     }
-    let notifier = Arc::new(PubSub::connect(config).await.unwrap());
-    runs_while_a_backlog_waits(&Stage::with(notifier, promised_late()).await).await;
+    Arc::new(PubSub::connect(config).await.unwrap())
+}
+
+// Shows: URG-01
+#[tokio::test]
+async fn they_run_while_a_backlog_waits_over_pubsub() {
+    runs_while_a_backlog_waits(&Stage::with(pubsub("urgent").await, promised_late()).await).await;
 }
 
 /// What was published of this event since then.

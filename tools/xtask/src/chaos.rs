@@ -92,6 +92,11 @@ const TESTS: &[(&str, &str, &str)] = &[
         "processes::limits::a_rate_is_kept_and_changed_while_events_wait",
     ),
     (
+        "urgent",
+        "urgent events behind 100,000 that have all places but one for 10 s each, and 10,000 others under a flood",
+        "worker::urgent_load::",
+    ),
+    (
         "publish",
         "an emitter is killed between commit and publish",
         "processes::killed::an_emitter_dies_between_commit_and_publish",
