@@ -165,7 +165,7 @@ $$;
 create function wakeq.matches(
     asked jsonb, module text, name text, modifier text, state text, worker text, tags jsonb,
     emitted timestamptz, due timestamptz, died timestamptz, error_group uuid, error text, value text, object text,
-    batch text)
+    batch text, waits_for text default null)
 returns boolean language plpgsql stable as $$
 begin
     return jsonb_typeof(asked) = 'object'
@@ -174,6 +174,7 @@ begin
        and coalesce(modifier = asked->>'modifier', not asked ? 'modifier')
        and coalesce(asked->'states' ? state, not asked ? 'states')
        and coalesce(worker = asked->>'worker', not asked ? 'worker')
+       and coalesce(waits_for = asked->>'waits_for', not asked ? 'waits_for')
        and coalesce(tags @> (asked->'tags'), not asked ? 'tags')
        and coalesce(object = asked->>'object', not asked ? 'object')
        and coalesce(batch = asked->>'batch', not asked ? 'batch')

@@ -107,6 +107,9 @@ create table wakeq.limit_waits (
 -- Only for statements that name these conditions, and so not for those about ids (0001).
 create index limit_waits_line on wakeq.limit_waits (canvas_id, name, due, event_id) where woken_at is null;
 create index limit_waits_woken on wakeq.limit_waits (canvas_id, name, woken_at, event_id) where woken_at is not null;
+-- For lists of what waits for a limit (`events_at_limit`), whose pages go on behind an event that
+-- may have left the line.
+create index limit_waits_events on wakeq.limit_waits (canvas_id, name, event_id) where due > '-infinity';
 
 comment on column wakeq.events_v2.starts_at is
     'Null unless a limit has put the event off: when it may come back, or since when it waits (wakeq.limit_waits)';
@@ -363,6 +366,19 @@ begin
                 limit 10000) as counted_ones) as b
      where w.event_id = event
        and exists (select from wakeq.events_v2 e where e.id = event and e.canvas_id = canvas offset 0);
+end
+$$;
+
+-- The next of a canvas's events that wait for one of its counted names, in the order of their ids.
+create function wakeq.events_at_limit(canvas uuid, counted text, after_id uuid, look bigint)
+returns setof uuid language plpgsql stable as $$
+begin
+    return query
+    select w.event_id from wakeq.limit_waits w
+     cross join lateral (
+           select from wakeq.events_v2 e where e.id = w.event_id and e.canvas_id = canvas offset 0) as e
+     where w.canvas_id = canvas and w.name = counted and w.event_id > after_id and w.due > '-infinity'
+     order by w.canvas_id, w.name, w.event_id limit look;
 end
 $$;
 

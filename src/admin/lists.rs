@@ -81,11 +81,11 @@ pub struct EventCount {
 
 impl Admin {
     /// Events of a canvas that have not ended and meet the filter, by handler and due time; those
-    /// on an object in their order on it, and members of a batch by their ids. Up to `limit`, 1 to
-    /// [`LIST_MAX`]. A page examines up to 10,000 events, and if the filter asks for what is in
-    /// values or errors, up to 32 MiB of values. So with a rare state it may be short or empty and
-    /// still have a next page. An event that is retried or delayed between two pages may be on both
-    /// or on neither.
+    /// on an object in their order on it, and members of a batch by their ids, as what waits for a
+    /// limit, unless that is a handler's. Up to `limit`, 1 to [`LIST_MAX`]. A page examines up to
+    /// 10,000 events, and if the filter asks for what is in values or errors, up to 32 MiB of
+    /// values. So with a rare state it may be short or empty and still have a next page. An event
+    /// that is retried or delayed between two pages may be on both or on neither.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), Box<dyn std::error::Error>> {
@@ -119,7 +119,7 @@ impl Admin {
     }
 
     /// The place of a cursor, which belongs to the handlers of its filter, unless that goes along
-    /// an object or a batch: the last event that was looked at there may be of another one.
+    /// an object, a batch or a limit: the last event that was looked at there may be of another one.
     fn place_in_list(
         &self,
         filter: &EventFilter,
@@ -127,10 +127,12 @@ impl Admin {
     ) -> Result<Option<Position>, AdminError> {
         let after = cursor.map(Cursor::event).transpose()?;
         if let Some(after) = &after {
-            let (module, name) = filter.handler();
+            let (module, name) = filter.range();
             let is_of_others = module.is_some_and(|module| module.as_str() != after.module)
                 || name.is_some_and(|name| name.as_str() != after.name);
-            if is_of_others && filter.object.is_none() && filter.batch.is_none() {
+            let goes_along =
+                filter.object.is_some() || filter.batch.is_some() || filter.limit_in_index().is_some();
+            if is_of_others && !goes_along {
                 return Err(AdminError::Cursor);
             }
             if filter.object.is_some() && after.prev.is_none() {

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::tag::TAGS_MAX;
 use super::value_condition::{InvalidFilter, ValueCondition};
-use super::{BatchName, ErrorGroupId, HandlerAddress, Name, ObjectKey, Tag, Timestamp, is_storable};
+use super::{
+    BatchName, ErrorGroupId, HandlerAddress, LimitName, Name, ObjectKey, Tag, Timestamp, is_storable,
+};
 
 /// Longest text that is searched for, in bytes.
 const TEXT_MAX: usize = 200;
@@ -57,6 +59,10 @@ pub struct EventFilter {
     /// Only events that this worker has claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<Name>,
+    /// Only events that wait for this limit, for a place or for its rate, by the name under which it
+    /// counts: `canvas`, a handler's, or a key that they name. A family of keys counts nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<LimitName>,
     /// Only events that were emitted at or after this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emitted_since: Option<Timestamp>,
@@ -137,6 +143,8 @@ pub struct EventFacts<'e> {
     pub state: EventState,
     /// The worker that has claimed it.
     pub worker: Option<&'e Name>,
+    /// The counted name of the limit that it waits for.
+    pub waits_for: Option<&'e str>,
     /// Its tags.
     pub tags: &'e [Tag],
     /// The object that it is on.
@@ -196,6 +204,21 @@ impl EventFilter {
         (module, self.name.clone())
     }
 
+    /// The handlers among whose events are those that it selects: also those of the handler whose
+    /// limit they wait for.
+    pub(crate) fn range(&self) -> (Option<Name>, Option<Name>) {
+        match (self.handler(), self.waits_for.as_ref().and_then(LimitName::handler)) {
+            ((None, None), Some((module, name))) => (Some(module), Some(name)),
+            (given, _) => given,
+        }
+    }
+
+    /// The limit under whose name an index has the events that wait for it. An operator's limit of a
+    /// handler may count those of all canvases under one name.
+    pub(crate) fn limit_in_index(&self) -> Option<&LimitName> {
+        self.waits_for.as_ref().filter(|name| !name.is_handler())
+    }
+
     /// The filter as `wakeq.matches` takes it: as JSON, with the module that is meant.
     #[doc(hidden)]
     pub fn json(&self) -> String {
@@ -237,6 +260,7 @@ impl EventFilter {
             && self.object.as_ref().is_none_or(|object| event.object == Some(object))
             && self.batch.as_ref().is_none_or(|batch| event.batch == Some(batch))
             && self.worker.as_ref().is_none_or(|worker| event.worker == Some(worker))
+            && self.waits_for.as_ref().is_none_or(|limit| event.waits_for == Some(limit.as_str()))
             && is_between(Some(event.emitted), self.emitted_since, self.emitted_before)
             && is_between(event.due, self.due_since, self.due_before)
             && is_between(event.died, self.died_since, self.died_before)
@@ -350,6 +374,7 @@ mod tests {
             address: &address,
             state: EventState::Running,
             worker: Some(&worker),
+            waits_for: Some("customer:7"),
             tags: &tags,
             object: Some(&object),
             batch: Some(&batch),
@@ -379,6 +404,7 @@ mod tests {
             r#"{"object":"work:1"}"#,
             r#"{"object":"work:1/post:7","batch":"import:42"}"#,
             r#"{"worker":"w1"}"#,
+            r#"{"waits_for":"customer:7"}"#,
             r#"{"emitted_since":"1970-01-01T00:01:40Z","emitted_before":"1970-01-01T00:01:41Z"}"#,
             r#"{"due_since":"1970-01-01T00:03:20Z","due_before":"1970-01-01T00:03:21Z"}"#,
             r#"{"error_text":"timed"}"#,
@@ -397,6 +423,8 @@ mod tests {
             r#"{"object":"work:2"}"#,
             r#"{"batch":"import:4"}"#,
             r#"{"worker":"w2"}"#,
+            r#"{"waits_for":"customer"}"#,
+            r#"{"waits_for":"canvas"}"#,
             r#"{"emitted_since":"1970-01-01T00:01:41Z"}"#,
             r#"{"emitted_before":"1970-01-01T00:01:40Z"}"#,
             r#"{"due_before":"1970-01-01T00:03:20Z"}"#,

@@ -92,7 +92,8 @@ displayed_as_text!(LimitKey);
 /// assert!("customer".parse::<LimitName>().is_ok());
 /// assert!("handler:send-mail".parse::<LimitName>().is_err());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct LimitName(Box<str>);
 
 /// A text that is not the name of a limit.
@@ -145,6 +146,12 @@ impl LimitName {
     pub(crate) fn is_handler(&self) -> bool {
         self.0.starts_with(HANDLER)
     }
+
+    /// The module and the name of the handler, if it is the limit of one.
+    pub(crate) fn handler(&self) -> Option<(Name, Name)> {
+        let (module, name) = self.0.strip_prefix(HANDLER)?.split_once('/')?;
+        Some((module.parse().ok()?, name.parse().ok()?))
+    }
 }
 
 impl FromStr for LimitName {
@@ -163,6 +170,14 @@ impl FromStr for LimitName {
             return Ok(Self(text.into()));
         }
         text.parse::<LimitKey>().map(Self::from).map_err(|_| InvalidLimitName::Key)
+    }
+}
+
+impl TryFrom<String> for LimitName {
+    type Error = InvalidLimitName;
+
+    fn try_from(text: String) -> Result<Self, InvalidLimitName> {
+        text.parse()
     }
 }
 

@@ -89,6 +89,9 @@ pub struct OperationFilter {
     /// The worker that has claimed them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
+    /// The limit that they wait for, by the name under which it counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
     /// Emitted at or after this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emitted_since: Option<DateTime<Utc>>,

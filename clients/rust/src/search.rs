@@ -38,6 +38,9 @@ pub struct EventFilter {
     pub object: Option<String>,
     /// Members of this batch.
     pub batch: Option<String>,
+    /// Waiting for this limit, by the name under which it counts, such as `customer:7`; not for
+    /// lists of dead events.
+    pub waits_for: Option<String>,
     /// Emitted at or after this time.
     pub emitted_since: Option<DateTime<Utc>>,
     /// Emitted before this time.
@@ -143,6 +146,7 @@ impl EventFilter {
             ("tag", joined(&self.tags)),
             ("object", self.object.clone()),
             ("batch", self.batch.clone()),
+            ("waits_for", self.waits_for.clone()),
             ("error_group", self.error_group.map(|group| group.to_string())),
             ("error_text", self.error_text.clone()),
             ("value_text", self.value_text.clone()),

@@ -289,7 +289,7 @@ impl FromRequestParts<Api> for Caller {
 /// many were looked at, and where the next page begins, then tells of these.
 fn is_found_among_others(filter: &EventFilter, of_dead: bool) -> bool {
     let is_shared = filter.object.is_some() || filter.batch.is_some() || filter.error_group.is_some();
-    is_shared || of_dead && (filter.name.is_none() || !filter.tags.is_empty())
+    is_shared || filter.waits_for.is_some() || of_dead && (filter.name.is_none() || !filter.tags.is_empty())
 }
 
 /// What a caller needs to see events, and what is in their values as well.

@@ -3,8 +3,8 @@
 use uuid::Uuid;
 
 use crate::event::{
-    BatchName, CanvasId, CopyOf, EventFilter, EventId, HandlerAddress, Name, ObjectKey, Place, RuleKind,
-    Schedule, Tag, Timestamp, Turn,
+    BatchName, CanvasId, CopyOf, EventFilter, EventId, HandlerAddress, LimitName, Name, ObjectKey, Place,
+    RuleKind, Schedule, Tag, Timestamp, Turn,
 };
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
@@ -107,8 +107,8 @@ macro_rules! listed_rows {
                            when e.queue is not null and e.delay_until <= now()
                             and not coalesce(e.locked_at >= now() - $3::interval, false)
                             and wakeq.facet_holds(e.queue, e.canvas_id, $3::interval) then 'held' end as word) as turn,
-                      lateral (select e.starts_at is not null and (
-                          select w.woken_at is null from wakeq.limit_waits w where w.event_id = e.id) is true as waits) as limited,
+                      lateral (select coalesce(bool_or(w.woken_at is null), false) as waits, max(w.name) as name
+                                 from wakeq.limit_waits w where e.starts_at is not null and w.event_id = e.id) as limited,
                       lateral (select case when turn.word is not null then turn.word
                                            when e.delay_until > now() then 'delayed'
                                            when e.locked_at >= now() - $3::interval then 'running'
@@ -118,7 +118,7 @@ macro_rules! listed_rows {
                                            else 'ready' end as state) as stands,
                       lateral (select e.is_shown and ($4::text is null or wakeq.matches((select $4::text::jsonb),
                                   e.module, e.name, e.modifier, stands.state, e.worker, e.tags, e.enqueued_at,
-                                  e.delay_until, null, null, e.last_error, e.value, e.object, e.batch)) as is_meant) as meant,
+                                  e.delay_until, null, null, e.last_error, e.value, e.object, e.batch, limited.name)) as is_meant) as meant,
                       lateral (select coalesce(e.bytes + e.next_bytes > 33554432, true) as is_last) as ends
                 where (e.bytes <= 33554432 or e.number = 1) and (meant.is_meant or ends.is_last)
                 order by e.number limit $5"#,
@@ -128,7 +128,8 @@ macro_rules! listed_rows {
 }
 
 impl Sql<'_> {
-    /// The object of a filter finds the events, if it has one; else its batch, or its first tag.
+    /// The object of a filter finds the events, if it has one; else its batch, the limit that they
+    /// wait for, or its first tag.
     pub(in crate::store) async fn events(
         &self,
         canvas: CanvasId,
@@ -137,13 +138,18 @@ impl Sql<'_> {
         after: Option<&Position>,
         looks: (i64, i64),
     ) -> Result<Vec<ListedEvent>, StoreError> {
-        let rows = match (&filter.object, &filter.batch, filter.tags.first()) {
+        let rows = match (&filter.object, &filter.batch, filter.limit_in_index(), filter.tags.first()) {
             (Some(object), ..) => self.rows_of_object(canvas, (filter, object), copies, after, looks).await?,
-            (None, Some(batch), _) => {
+            (None, Some(batch), ..) => {
                 self.rows_of_batch(canvas, (filter, batch), copies, after, looks).await?
             }
-            (None, None, Some(tag)) => self.tagged_rows(canvas, (filter, tag), copies, after, looks).await?,
-            (None, None, None) => self.rows_by_handler(canvas, filter, copies, after, looks).await?,
+            (None, None, Some(limit), _) => {
+                self.rows_at_limit(canvas, (filter, limit), copies, after, looks).await?
+            }
+            (None, None, None, Some(tag)) => {
+                self.tagged_rows(canvas, (filter, tag), copies, after, looks).await?
+            }
+            (None, None, None, None) => self.rows_by_handler(canvas, filter, copies, after, looks).await?,
         };
         Ok(rows.into_iter().filter_map(ListedRow::into_listed).collect())
     }
@@ -156,7 +162,7 @@ impl Sql<'_> {
         after: Option<&Position>,
         (look, limit): (i64, i64),
     ) -> Result<Vec<ListedRow>, StoreError> {
-        let (module, name) = filter.handler();
+        let (module, name) = filter.range();
         let (module, name) = (module.as_ref().map(Name::as_str), name.as_ref().map(Name::as_str));
         let query = listed_rows!(
             r#" from wakeq.events_v2 e where e.canvas_id = $1 and e.delay_until > '-infinity'
@@ -241,6 +247,37 @@ impl Sql<'_> {
             after.map_or(Uuid::nil(), |after| after.id.0)
         );
         self.session().await?.all("list the members of a batch", query).await
+    }
+
+    /// In the order of the ids of what waits.
+    async fn rows_at_limit(
+        &self,
+        canvas: CanvasId,
+        (filter, limit_name): (&EventFilter, &LimitName),
+        copies: bool,
+        after: Option<&Position>,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<ListedRow>, StoreError> {
+        let (module, name) = filter.handler();
+        let query = listed_rows!(
+            r#" from wakeq.events_at_limit($1, $10::text, $11::uuid, $2) with ordinality as t (id, place)
+               cross join lateral (
+                     select x.* from wakeq.events_v2 x where x.id = t.id and x.canvas_id is not distinct from $1
+                     offset 0) as e
+               order by t.place"#,
+            canvas.0,
+            look,
+            interval(self.timing().lease),
+            filter.json(),
+            limit,
+            copies,
+            filter.looks_inside(),
+            module.as_ref().map(Name::as_str),
+            name.as_ref().map(Name::as_str),
+            limit_name.as_str(),
+            after.map_or(Uuid::nil(), |after| after.id.0)
+        );
+        self.session().await?.all("list what waits for a limit", query).await
     }
 
     async fn tagged_rows(

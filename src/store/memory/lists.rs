@@ -21,7 +21,8 @@ impl Tables {
         after: Option<&Position>,
         (look, limit): (i64, i64),
     ) -> Result<Vec<ListedEvent>, StoreError> {
-        let (module, name) = filter.handler();
+        let (module, name) = filter.range();
+        let limit = filter.limit_in_index().filter(|_| filter.object.is_none() && filter.batch.is_none());
         let mut rows: Vec<&LiveRow> = self
             .events
             .values()
@@ -32,13 +33,14 @@ impl Tables {
                     && name.as_ref().is_none_or(|name| *name == scope.name)
                     && filter.object.as_ref().is_none_or(|object| row.object() == Some(object))
                     && filter.batch.as_ref().is_none_or(|batch| row.batch() == Some(batch))
+                    && limit.is_none_or(|limit| self.waits_for_limit(row) == Some(limit.as_str()))
             })
             .collect();
         if filter.object.is_some() {
             let prev = |row: &LiveRow| row.place.as_ref().map(|place| place.link.prev);
             rows.sort_by_key(|row| prev(row));
             rows.retain(|row| after.is_none_or(|after| prev(row) > after.prev));
-        } else if filter.batch.is_some() {
+        } else if filter.batch.is_some() || limit.is_some() {
             rows.sort_by_key(|row| row.event.id);
             rows.retain(|row| after.is_none_or(|after| row.event.id > after.id));
         } else {
@@ -157,11 +159,12 @@ impl Tables {
     }
 
     /// What a filter looks at.
-    pub(super) fn facts<'r>(&self, row: &'r LiveRow) -> EventFacts<'r> {
+    pub(super) fn facts<'r>(&'r self, row: &'r LiveRow) -> EventFacts<'r> {
         EventFacts {
             address: row.address(),
             state: self.state(row, self.schedule(row)),
             worker: row.worker.as_ref().filter(|_| !self.is_free(row)),
+            waits_for: self.waits_for_limit(row),
             tags: row.tags(),
             object: row.object(),
             batch: row.batch(),
@@ -172,6 +175,11 @@ impl Tables {
             error: row.last_error.as_deref(),
             value: &row.event.value,
         }
+    }
+
+    /// The counted name of the limit that it waits for.
+    fn waits_for_limit(&self, row: &LiveRow) -> Option<&str> {
+        self.limits.waits.get(&row.event.id).map(|wait| wait.held.name.as_str())
     }
 
     /// As the statement of Postgres says it.

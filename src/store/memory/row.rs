@@ -142,6 +142,7 @@ impl Dead {
             address: self.row.address(),
             state: EventState::Dead,
             worker: None,
+            waits_for: None,
             tags: self.row.tags(),
             object: self.row.object(),
             batch: self.row.batch(),

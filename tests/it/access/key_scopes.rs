@@ -311,7 +311,7 @@ async fn a_key_for_some_handlers_looks_at_no_others() {
         assert_eq!(emit(&service, &wide, CanvasId::DEFAULT, "/events", event).await.0, 202);
     }
     let (blur, refused) = ("module=image&name=blur", (403, "forbidden".to_owned()));
-    let live = ["object=acct:1", "batch=import:1"];
+    let live = ["object=acct:1", "batch=import:1", "waits_for=customer:1"];
     let group = format!("error_group={}", Uuid::new_v4());
     let dead = [live[0], live[1], "tag=seven", group.as_str()];
     let of_live =

@@ -198,6 +198,7 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
         }
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
         "worker" => vec![vec![("worker", format!("worker-{}", &values.canvas[..8]))]],
+        "waits_for" => values.limit_keys.iter().map(|key| vec![("waits_for", key.clone())]).collect(),
         "view" => vec![vec![("view", "full".to_owned())]],
         other if NAMES_NOTHING.contains(&other) => vec![],
         other => panic!(
@@ -251,6 +252,7 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
         }
         ("holder", _) => texts("holder", &values.holders),
         ("worker", _) => vec![vec![("worker", json!(format!("worker-{}", &values.canvas[..8])))]],
+        ("waits_for", _) => texts("waits_for", &values.limit_keys),
         ("limits", _) => values.limit_keys.iter().map(|key| vec![("limits", json!([key]))]).collect(),
         ("ids", _) => values.ids.iter().map(|(_, id)| vec![("ids", json!([id]))]).collect(),
         ("error_group", _) => texts("error_group", &values.error_groups),

@@ -54,7 +54,7 @@ const HALTED: &str = "
     insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
     values ('ATTACKER', 'lane', 'audit', 'note', gen_random_uuid(), 1, 0);";
 
-pub(super) const QUESTIONS: [Question; 31] = [
+pub(super) const QUESTIONS: [Question; 34] = [
     (&[LIMITED], "", "(wakeq.limit_on('VICTIM', 'handler:audit/note')).name is null"),
     (&[LIMITED], "", "(wakeq.limit_on('VICTIM', 'team:1')).name is null"),
     (&[LIMITED], "", "not wakeq.is_limited('VICTIM', 'audit', 'note', null)"),
@@ -62,6 +62,17 @@ pub(super) const QUESTIONS: [Question; 31] = [
     (&[LIMITED], "", "(select running = 0 from wakeq.use_of('VICTIM', 'crew:1', '1 minute'))"),
     (&[LIMITED], "", "array(select counted_canvas from wakeq.limit_uses('VICTIM', 'crew', null, 10, '1 minute')) = '{VICTIM}'"),
     (&[LIMITED], "", "not exists (select from wakeq.wait_of('ATTACKER', '<b1>', '1 minute'))"),
+    (
+        &[LIMITED, "update wakeq.limits set rate_count = 1, rate_period = '1 hour', rate_burst = 1 where canvas_id = 'VICTIM'"],
+        "",
+        "(select next_start < now() + interval '1 minute' from wakeq.wait_of('VICTIM', '<b1>', '1 minute'))",
+    ),
+    (&[LIMITED], "", "array(select wakeq.events_at_limit('VICTIM', 'crew:1', '00000000-0000-0000-0000-000000000000', 10)) = '{<b1>}'"),
+    (
+        &[LIMITED, "update wakeq.limit_waits set canvas_id = 'VICTIM'"],
+        "",
+        "array(select wakeq.events_at_limit('VICTIM', 'crew:1', '00000000-0000-0000-0000-000000000000', 10)) = '{<b1>}'",
+    ),
     (&[LIMITED], "", "(wakeq.lock_limit('VICTIM', 'crew:1')).canvas_id = 'VICTIM'"),
     (&[LIMITED, NOBODY_WAITS], "", "not (wakeq.lock_use('VICTIM', 'crew:1')).is_waited"),
     (&[LIMITED], "", "(wakeq.lock_use('VICTIM', 'crew:1')).woken = 0"),

@@ -137,6 +137,24 @@ async fn a_limit_and_its_uses_are_json() {
     }
     let canvas = OTHER.to_string();
     let elsewhere = [&emit[..], &["--canvas", &canvas]].concat();
-    Terminal::beside(&service).prints(&elsewhere).await;
+    let terminal = Terminal::beside(&service);
+    terminal.prints(&elsewhere).await;
+    // As if each had found no place.
+    let wait = "insert into wakeq.limit_waits (event_id, canvas_id, name, due)
+                select id, canvas_id, options -> 'limits' ->> 0, now() from wakeq.events_v2;
+                update wakeq.events_v2 set starts_at = now()";
+    service.stage.execute(wait).await;
+    for (limit, options, found) in [
+        ("customer:8", &[][..], "2 events of 2 examined\n"),
+        ("customer:7", &[], "0 events of 0 examined\n"),
+        ("customer:7", &["--canvas", canvas.as_str()], "1 event of 1 examined\n"),
+    ] {
+        let count = [&["events", "count", "--waits-for", limit][..], options].concat();
+        assert_eq!(terminal.prints(&count).await, found, "{count:?}");
+    }
+    terminal.refuses(&[("events list --waits-for a,b", 2, "a limit is named")]).await;
+    let dry = ["operations", "begin", "cancel", "--waits-for", "customer:8", "--dry-run", "--json"];
+    let preview: Value = serde_json::from_str(&terminal.raw(&dry).await).unwrap();
+    assert_eq!(preview["count"], 2, "{preview}");
     service.stop().await;
 }

@@ -302,8 +302,22 @@ async fn an_event_that_waits_says_for_what() {
         "{shown}"
     );
     assert_eq!(service.get(&format!("/events/{first}")).await.json()["limit"], NONE);
-    let limited = service.items("/events?state=limited&limit=10").await;
-    assert_eq!((limited.len(), &limited[0]["id"]), (1, &json!(second)));
+    for query in ["state=limited", "waits_for=customer:7", "waits_for=customer:7&state=limited&name=greet"] {
+        let limited = service.items(&format!("/events?{query}&limit=10")).await;
+        assert_eq!((limited.len(), &limited[0]["id"]), (1, &json!(second)), "{query}");
+    }
+    for (query, count) in [("customer:7", 1), ("customer", 0), ("canvas", 0), ("handler:WORKER%2Fgreet", 0)] {
+        let counted = service.get(&format!("/events/count?waits_for={query}")).await.json();
+        assert_eq!(counted["count"], count, "{query}");
+    }
+    for refused in ["waits_for=", "waits_for=a%20b", "waits_for=handler:greet", "waits_for=a&waits_for=b"] {
+        let answer = service.get(&format!("/events?{refused}")).await;
+        assert_eq!(answer.problem(), (400, "bad-request".into()), "{refused}");
+    }
+    let preview = json!({"kind": "cancel", "filter": {"waits_for": "customer:7"}});
+    assert_eq!(service.post("/operations/preview", preview).await.json()["count"], 1);
+    let listed = format!("/canvases/{OTHER}/events?waits_for=customer:7");
+    assert_eq!(service.ask(&theirs, Method::GET, &listed, NONE).await.json()["items"], json!([]));
     let uses = service.items("/limits/customer/uses?limit=1").await;
     assert_eq!(uses.len(), 1, "{uses:?}");
     has(&uses[0], json!({"name": "customer:7", "running": 1, "holders": [first], "waiting": 1}));

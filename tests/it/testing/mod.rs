@@ -13,6 +13,7 @@ mod limits;
 mod memory;
 mod options;
 mod search;
+mod search_limits;
 mod search_places;
 mod unique;
 mod worker;

@@ -36,6 +36,8 @@ pub(super) struct EventFilter {
     batch: Option<String>,
     /// The name of the worker that has claimed them.
     worker: Option<String>,
+    /// The limit that they wait for: `canvas`, `handler:MODULE/name`, or a key such as `customer:7`.
+    waits_for: Option<String>,
     /// Emitted at or after this time, such as 2030-01-31T08:00:00Z.
     emitted_since: Option<Timestamp>,
     /// Emitted before this time.
@@ -74,7 +76,7 @@ impl Among {
     fn without(self) -> &'static [&'static str] {
         match self {
             Self::Living => &["died_since", "died_before", "error_group"],
-            Self::Dead => &["states", "worker", "due_since", "due_before"],
+            Self::Dead => &["states", "worker", "waits_for", "due_since", "due_before"],
             Self::Both => &["worker"],
         }
     }
@@ -107,6 +109,7 @@ impl EventFilter {
             .query("object", self.object)
             .query("batch", self.batch)
             .query("worker", self.worker)
+            .query("waits_for", self.waits_for)
             .query("emitted_since", text(self.emitted_since))
             .query("emitted_before", text(self.emitted_before))
             .query("due_since", text(self.due_since))
@@ -131,6 +134,7 @@ impl EventFilter {
             object: self.object,
             batch: self.batch,
             worker: self.worker,
+            waits_for: self.waits_for,
             emitted_since: self.emitted_since,
             emitted_before: self.emitted_before,
             due_since: self.due_since,
@@ -154,6 +158,7 @@ impl EventFilter {
         let given = [
             ("states", !self.states.is_empty()),
             ("worker", self.worker.is_some()),
+            ("waits_for", self.waits_for.is_some()),
             ("due_since", self.due_since.is_some()),
             ("due_before", self.due_before.is_some()),
             ("died_since", self.died_since.is_some()),
@@ -215,6 +220,8 @@ mod tests {
             (json!({"worker": "one"}), Among::Living, None),
             (json!({"worker": "one"}), Among::Both, Some("`worker`")),
             (json!({"states": ["ready"]}), Among::Dead, Some("`states`")),
+            (json!({"waits_for": "customer:7"}), Among::Both, None),
+            (json!({"waits_for": "customer:7"}), Among::Dead, Some("`waits_for`")),
         ] {
             let words = filter(given).check(among).err().map(|error| error.to_string());
             assert_eq!(words.is_some(), wrong.is_some(), "{words:?}");

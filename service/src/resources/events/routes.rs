@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::access::Scope;
 use crate::http::body;
 use crate::http::caller::Caller;
-use crate::http::filter::{common_filter, event_query, several};
+use crate::http::filter::{self, common_filter, event_query, several};
 use crate::http::path::{EventPath, Parameters};
 use crate::http::problem::Problem;
 use crate::http::{Api, paging};
@@ -51,6 +51,10 @@ event_query! {
         due_since: Option<DateTime<Utc>>,
         /// Only events that are due before this time.
         due_before: Option<DateTime<Utc>>,
+        /// Only events that wait for this limit, for a place or for its rate: `canvas`,
+        /// `handler:MODULE/NAME`, or a key that they name.
+        #[param(max_length = 265, example = "customer:7")]
+        waits_for: Option<String>,
         /// Maximum number of items. Default 100.
         #[param(minimum = 1, maximum = 1000)]
         limit: Option<u32>,
@@ -62,9 +66,9 @@ event_query! {
 
 /// List events that have not ended
 ///
-/// They can be filtered by handler, state, worker, tags, object, batch, times, last error and
+/// They can be filtered by handler, state, worker, tags, object, batch, limit, times, last error and
 /// value, and are sorted by handler and due time; those on an object by their order on it, and
-/// members of a batch by id. A page examines at most 10,000 events, and 32 MiB of values if they
+/// members of a batch, or what waits for a key or the canvas's limit, by id. A page examines at most 10,000 events, and 32 MiB of values if they
 /// are searched, so it may be short or even empty while `next_cursor` is set. `looked_at` is how
 /// many it has examined. A key that reads some handlers only has to name one of them.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events", operation_id = "list_events", tag = "events",
@@ -82,6 +86,7 @@ pub(crate) async fn list(
         worker: query.worker.as_deref().map(str::parse::<Name>).transpose()?,
         due_since: query.due_since,
         due_before: query.due_before,
+        waits_for: filter::one(query.waits_for.as_deref())?,
         ..common_filter!(query)
     };
     if filter.states.contains(&EventState::Dead) {
@@ -112,6 +117,10 @@ event_query! {
         due_since: Option<DateTime<Utc>>,
         /// Only events that are due before this time.
         due_before: Option<DateTime<Utc>>,
+        /// Only events that wait for this limit, for a place or for its rate: `canvas`,
+        /// `handler:MODULE/NAME`, or a key that they name.
+        #[param(max_length = 265, example = "customer:7")]
+        waits_for: Option<String>,
         /// Only dead events that died at or after this time.
         died_since: Option<DateTime<Utc>>,
         /// Only dead events that died before this time.
@@ -142,6 +151,7 @@ pub(crate) async fn count(
         states: several(query.state.as_deref())?,
         due_since: query.due_since,
         due_before: query.due_before,
+        waits_for: filter::one(query.waits_for.as_deref())?,
         died_since: query.died_since,
         died_before: query.died_before,
         error_group: query.error_group.map(ErrorGroupId),

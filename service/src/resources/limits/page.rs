@@ -224,7 +224,7 @@ fn used(visit: &Visit, owner: Owner, limit: &LimitJson, uses: &List<LimitUseJson
                     tr {
                         td { (used.name) (alone(visit, owner, limit, used)) }
                         td { (places(limit, used)) }
-                        td.number { (number(used.waiting)) }
+                        td.number { (waiting(visit, owner, used)) }
                         td { (moment_or(used.next_start, limit.start_without_time(used))) }
                         td { (holders_of(visit, owner, used)) }
                     }
@@ -232,6 +232,16 @@ fn used(visit: &Visit, owner: Owner, limit: &LimitJson, uses: &List<LimitUseJson
             }))
         }
         (pager(visit, uses.next_cursor.as_deref()))
+    }
+}
+
+/// How many wait, with the way to their list. An operator's may be of any canvas.
+fn waiting(visit: &Visit, owner: Owner, used: &LimitUseJson) -> Markup {
+    let listed = owner == Owner::Canvas && used.waiting > 0;
+    html! {
+        @if listed {
+            a href=(visit.link_with(&["events"], &[("waits_for", &used.name)])) { (number(used.waiting)) }
+        } @else { (number(used.waiting)) }
     }
 }
 

@@ -101,6 +101,11 @@ pub(crate) struct OperationFilter {
     /// Only events that this worker has claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) worker: Option<String>,
+    /// Only events that wait for this limit, for a place or for its rate: `canvas`,
+    /// `handler:MODULE/NAME`, or a key that they name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 265, example = "customer:7")]
+    pub(crate) waits_for: Option<String>,
     /// Only events that were emitted at or after this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) emitted_since: Option<DateTime<Utc>>,
@@ -290,6 +295,7 @@ impl OperationFilter {
             object: one(self.object.as_ref())?,
             batch: one(self.batch.as_ref())?,
             worker: one(self.worker.as_ref())?,
+            waits_for: one(self.waits_for.as_ref())?,
             emitted_since: self.emitted_since,
             emitted_before: self.emitted_before,
             due_since: self.due_since,
@@ -337,6 +343,7 @@ impl From<EventFilter> for OperationFilter {
             object: filter.object.as_ref().map(ToString::to_string),
             batch: filter.batch.as_ref().map(ToString::to_string),
             worker: filter.worker.as_ref().map(ToString::to_string),
+            waits_for: filter.waits_for.as_ref().map(ToString::to_string),
             emitted_since: filter.emitted_since,
             emitted_before: filter.emitted_before,
             due_since: filter.due_since,

@@ -101,7 +101,7 @@ impl Sql<'_> {
     /// planner knows. State and value are only read if the filter asks for them.
     async fn look_at_live(&self, look: Look<'_>) -> Result<LookedRow, StoreError> {
         let Look { events, after, limit, wants_ids } = look;
-        let (module, name) = events.filter.handler();
+        let (module, name) = events.filter.range();
         let (module, name) = (module.as_ref().map(Name::as_str), name.as_ref().map(Name::as_str));
         let query = sqlx::query_as!(
             LookedRow,
@@ -142,7 +142,10 @@ impl Sql<'_> {
                                                select w.woken_at is null from wakeq.limit_waits w where w.event_id = p.id)
                                            then 'limited' else 'ready' end) end) end,
                               case when p.runs then p.worker end, p.options->'tags', p.enqueued_at, p.delay_until, null, null,
-                              p.last_error, p.value, p.object, p.options ->> 'batch') else false end as matches
+                              p.last_error, p.value, p.object, p.options ->> 'batch',
+                              case when (select filter ? 'waits_for' from asked) and p.starts_at is not null
+                                   then (select w.name from wakeq.limit_waits w where w.event_id = p.id) end)
+                          else false end as matches
                      from page p
                )
                select (select count(*) from page) as "looked_at!", count(m.id) as "matched!",

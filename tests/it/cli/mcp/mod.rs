@@ -244,6 +244,9 @@ async fn shows_use(terminal: &Terminal, options: &[&str], holder: EventId, waiti
     assert_eq!(uses["items"][0]["next_start"], Value::Null, "it has no rate");
     let none = agent.shows("list_limit_uses", json!({"name": "handler:greet"})).await;
     assert_eq!(none["items"], json!([]), "nothing limits the handler");
+    let filter = json!({"filter": {"waits_for": "customer:7"}});
+    assert_eq!(agent.shows("count_events", filter.clone()).await["count"], waiting);
+    assert_eq!(agent.shows("list_events", filter).await["items"].as_array().unwrap().len(), waiting as usize);
     agent.ends().await;
 }
 

@@ -4,9 +4,11 @@ use clap::Args;
 
 use crate::cli::arguments;
 use crate::cli::client::Request;
+use crate::resources::limits::command::limit_name;
 use crate::resources::operations::wire::OperationFilter;
 use wakeq::control::{SearchText, ValueCondition};
 use wakeq::events::{BatchName, Tag};
+use wakeq::limits::LimitName;
 use wakeq::order::ObjectKey;
 use wakeq::{Name, Timestamp};
 
@@ -43,7 +45,7 @@ pub(crate) struct EventFilterArgs {
     value: Option<ValueCondition>,
 }
 
-/// When events are due, for those that have not ended.
+/// When events are due, and for which limit they wait, for those that have not ended.
 #[derive(Args)]
 #[command(next_help_heading = "Only events")]
 pub(crate) struct DueArgs {
@@ -53,6 +55,9 @@ pub(crate) struct DueArgs {
     /// Due before this time
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     due_before: Option<Timestamp>,
+    /// Waiting for this limit: canvas, handler:NAME, or a key such as customer:7
+    #[arg(long, value_name = "LIMIT", value_parser = limit_name)]
+    waits_for: Option<LimitName>,
 }
 
 impl EventFilterArgs {
@@ -83,6 +88,7 @@ impl EventFilterArgs {
             emitted_before: self.emitted_before,
             due_since: due.due_since,
             due_before: due.due_before,
+            waits_for: due.waits_for.as_ref().map(ToString::to_string),
             error_text: self.error_text.as_ref().map(ToString::to_string),
             value_text: self.value_text.as_ref().map(ToString::to_string),
             value: self.value.as_ref().map(ToString::to_string),
@@ -93,7 +99,10 @@ impl EventFilterArgs {
 
 impl DueArgs {
     pub(crate) fn add_to(&self, request: Request) -> Request {
-        request.query("due_since", text(self.due_since)).query("due_before", text(self.due_before))
+        request
+            .query("due_since", text(self.due_since))
+            .query("due_before", text(self.due_before))
+            .query("waits_for", self.waits_for.as_ref())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::page::{form, given};
 use crate::resources::operations::wire::{OperationFilter, SelectedState};
 
 /// The conditions, as the API's lists name them.
-const CONDITIONS: [&str; 15] = [
+const CONDITIONS: [&str; 16] = [
     "state",
     "module",
     "name",
@@ -19,6 +19,7 @@ const CONDITIONS: [&str; 15] = [
     "object",
     "batch",
     "worker",
+    "waits_for",
     "emitted_since",
     "emitted_before",
     "due_since",
@@ -32,10 +33,10 @@ const CONDITIONS: [&str; 15] = [
 const OF_DEAD: [&str; 3] = ["died_since", "died_before", "error_group"];
 
 /// Conditions on events that have not ended, which lists of dead ones don't have.
-const OF_LIVE: [&str; 4] = ["state", "worker", "due_since", "due_before"];
+const OF_LIVE: [&str; 5] = ["state", "worker", "waits_for", "due_since", "due_before"];
 
 /// The conditions that are lines of a form, each with its label and what may be written there.
-const LINES: [(&str, &str, &str); 17] = [
+const LINES: [(&str, &str, &str); 18] = [
     ("name", "Handler", "send-email"),
     ("tag", "Tags, all of them", "customer:7"),
     ("error_text", "Last error contains", "timeout"),
@@ -46,6 +47,7 @@ const LINES: [(&str, &str, &str); 17] = [
     ("object", "Object", "order:42"),
     ("batch", "Batch", "import:42"),
     ("worker", "Worker", "orders-6d4cf-x7k2p"),
+    ("waits_for", "Waits for the limit", "customer:7"),
     ("emitted_since", "Emitted since", "1 h"),
     ("emitted_before", "Emitted before", "2030-01-31T08:00"),
     ("due_since", "Due since", "1 h"),
@@ -182,6 +184,7 @@ impl Filter {
             object: text("object"),
             batch: text("batch"),
             worker: text("worker"),
+            waits_for: text("waits_for"),
             emitted_since: moment("emitted_since")?,
             emitted_before: moment("emitted_before")?,
             due_since: moment("due_since")?,
