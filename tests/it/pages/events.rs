@@ -91,6 +91,7 @@ async fn events_are_filtered_by_what_the_api_knows() {
         ("value_text=%22n%22%3A1", vec![&later]),
         ("error_text=timeout", vec![]),
         ("worker=nobody", vec![]),
+        ("waits_for=customer%3A7", vec![]),
     ] {
         let page = visitor.page(&format!("/events?{query}")).await.found();
         for id in [&later, &now] {

@@ -86,7 +86,7 @@ async fn leaves_others_their_share(stage: &Stage) {
         sleep(Duration::from_millis(2)).await;
         Ok((event.address.scope.canvas, event.address.scope.name.as_str() == "flood"))
     });
-    let usual = |number| {
+    let usual = |number: usize| {
         let canvas = if number % 2 == 0 { CanvasId::DEFAULT } else { OTHER };
         Event::new("usual", &number).unwrap().canvas(canvas)
     };
