@@ -119,7 +119,8 @@ impl Admin {
     }
 
     /// The place of a cursor, which belongs to the handlers of its filter, unless that goes along
-    /// an object, a batch or a limit: the last event that was looked at there may be of another one.
+    /// an object, a batch or a limit: the last event that was looked at there may be of another
+    /// one.
     fn place_in_list(
         &self,
         filter: &EventFilter,

@@ -59,8 +59,8 @@ pub struct EventFilter {
     /// Only events that this worker has claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<Name>,
-    /// Only events that wait for this limit, for a place or for its rate, by the name under which it
-    /// counts: `canvas`, a handler's, or a key that they name. A family of keys counts nothing.
+    /// Only events that wait for this limit, for a place or for its rate, by the name under which
+    /// it counts: `canvas`, a handler's, or a key that they name. A family of keys counts nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<LimitName>,
     /// Only events that were emitted at or after this time.
@@ -213,8 +213,8 @@ impl EventFilter {
         }
     }
 
-    /// The limit under whose name an index has the events that wait for it. An operator's limit of a
-    /// handler may count those of all canvases under one name.
+    /// The limit under whose name an index has the events that wait for it. An operator's limit of
+    /// a handler may count those of all canvases under one name.
     pub(crate) fn limit_in_index(&self) -> Option<&LimitName> {
         self.waits_for.as_ref().filter(|name| !name.is_handler())
     }

@@ -267,8 +267,8 @@ pub struct LimitWait {
     pub since: Timestamp,
     /// The first 20 of the events that hold its places, those of other canvases left out.
     pub holders: Vec<EventId>,
-    /// When the rate of the limit lets it start, after those that wait before it, unless it may start
-    /// now. If it waits for a place as well, it may start later.
+    /// When the rate of the limit lets it start, after those that wait before it, unless it may
+    /// start now. If it waits for a place as well, it may start later.
     pub next: Option<Timestamp>,
 }
 

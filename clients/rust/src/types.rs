@@ -250,8 +250,7 @@ pub struct LimitWait {
     pub since: DateTime<Utc>,
     /// The first of the events on this canvas that hold its places.
     pub holders: Vec<Uuid>,
-    /// When the rate of the limit lets the event start, after those that wait before it, unless it
-    /// may start now.
+    /// When the rate of the limit lets the event start, unless it may start now.
     pub next_start: Option<DateTime<Utc>>,
 }
 

@@ -188,9 +188,9 @@ async fn starts(scene: &CrashScene, canvas: CanvasId) -> Vec<Timestamp> {
     sqlx::query_scalar(starts).bind(canvas.0).fetch_all(&scene.pool).await.unwrap()
 }
 
-/// 100 a second for a minute, 10 a second for half of one, and 100 again, each from the first second
-/// on; then to 10 and back within one. At the usual size nothing is timed, and it only shows that
-/// changes lose no event.
+/// 100 a second for a minute, 10 a second for half of one, and 100 again, each from the first
+/// second on; then to 10 and back within one. At the usual size nothing is timed, and it only shows
+/// that changes lose no event.
 // Shows: LIMIT-06
 #[tokio::test]
 async fn a_rate_is_kept_and_changed_while_events_wait() {
@@ -241,8 +241,8 @@ async fn starts_between(scene: &CrashScene, since: Timestamp, lasts: Duration) -
     sqlx::query_scalar(started).bind(since).bind(since + lasts).fetch_one(&scene.pool).await.unwrap()
 }
 
-/// The most that may start in a period: at this rate, at once, and half a second ahead. What was paid
-/// for at the rate before starts as well.
+/// The most that may start in a period: at this rate, at once, and half a second ahead. What was
+/// paid for at the rate before starts as well.
 fn most_in_a_period(rate: u32, before: u32) -> i64 {
     i64::from(rate + BURST + rate.max(before) / 2)
 }

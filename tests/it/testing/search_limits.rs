@@ -1,6 +1,6 @@
-//! What waits for a limit, selected by a filter, in the kit's tables and on Postgres: by key, by the
-//! limit of a handler and by that of the canvas, page by page; and another tenant's under the same
-//! names.
+//! What waits for a limit, selected by a filter, in the kit's tables and on Postgres: by key, by
+//! the limit of a handler and by that of the canvas, page by page; and another tenant's under the
+//! same names.
 
 use wakeq::control::{Cursor, EventFilter, EventState, NewOperation, OperationKind};
 use wakeq::limits::{NewLimit, Rate};

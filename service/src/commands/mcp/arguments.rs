@@ -104,8 +104,8 @@ pub(super) struct OneErrorGroup {
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub(super) struct ListLimitUses {
-    /// The limit's name: `canvas`, `handler:MODULE/name`, a key such as `customer:7`, or a family of
-    /// keys such as `customer`.
+    /// The limit's name: `canvas`, `handler:MODULE/name`, a key such as `customer:7`, or a family
+    /// of keys such as `customer`.
     name: String,
     /// Maximum number of items. Default 20.
     #[schemars(range(min = 1, max = 100))]

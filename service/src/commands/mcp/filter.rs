@@ -36,7 +36,8 @@ pub(super) struct EventFilter {
     batch: Option<String>,
     /// The name of the worker that has claimed them.
     worker: Option<String>,
-    /// The limit that they wait for: `canvas`, `handler:MODULE/name`, or a key such as `customer:7`.
+    /// The limit that they wait for: `canvas`, `handler:MODULE/name`, or a key such as
+    /// `customer:7`.
     waits_for: Option<String>,
     /// Emitted at or after this time, such as 2030-01-31T08:00:00Z.
     emitted_since: Option<Timestamp>,

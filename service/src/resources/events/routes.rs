@@ -66,11 +66,12 @@ event_query! {
 
 /// List events that have not ended
 ///
-/// They can be filtered by handler, state, worker, tags, object, batch, limit, times, last error and
-/// value, and are sorted by handler and due time; those on an object by their order on it, and
-/// members of a batch, or what waits for a key or the canvas's limit, by id. A page examines at most 10,000 events, and 32 MiB of values if they
-/// are searched, so it may be short or even empty while `next_cursor` is set. `looked_at` is how
-/// many it has examined. A key that reads some handlers only has to name one of them.
+/// They can be filtered by handler, state, worker, tags, object, batch, limit, times, last error
+/// and value, and are sorted by handler and due time; those on an object by their order on it, and
+/// members of a batch, or what waits for a key or the canvas's limit, by id. A page examines at
+/// most 10,000 events, and 32 MiB of values if they are searched, so it may be short or even empty
+/// while `next_cursor` is set. `looked_at` is how many it has examined. A key that reads some
+/// handlers only has to name one of them.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events", operation_id = "list_events", tag = "events",
     params(EventsQuery),
     responses((status = 200, description = "A page of events", body = List<EventSummaryJson>)))]

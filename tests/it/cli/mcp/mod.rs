@@ -203,7 +203,8 @@ async fn an_agent_looks_at_a_queue_and_mends_it() {
     }
 }
 
-/// Who has the place of a limit, how many wait for it, and what the same name says on another canvas.
+/// Who has the place of a limit, how many wait for it, and what the same name says on another
+/// canvas.
 #[tokio::test]
 async fn an_agent_sees_what_is_in_use_of_a_limit() {
     let service = Service::start().await;
