@@ -67,8 +67,7 @@ impl AnswerProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("{credentials}@{}/{database}", listener.local_addr().unwrap());
         let (found, intercepted, renewed, held_back, let_through) = Default::default();
-        let shared =
-            Arc::new(Shared { text, answer, found, intercepted, renewed, held_back, let_through });
+        let shared = Arc::new(Shared { text, answer, found, intercepted, renewed, held_back, let_through });
         let (address, of_all) = (address.to_owned(), Arc::clone(&shared));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
