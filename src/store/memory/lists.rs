@@ -22,7 +22,7 @@ impl Tables {
         (look, limit): (i64, i64),
     ) -> Result<Vec<ListedEvent>, StoreError> {
         let (module, name) = filter.range();
-        let limit = filter.limit_in_index().filter(|_| filter.object.is_none() && filter.batch.is_none());
+        let waits_for = filter.limit_in_index().filter(|_| filter.object.is_none() && filter.batch.is_none());
         let mut rows: Vec<&LiveRow> = self
             .events
             .values()
@@ -33,14 +33,14 @@ impl Tables {
                     && name.as_ref().is_none_or(|name| *name == scope.name)
                     && filter.object.as_ref().is_none_or(|object| row.object() == Some(object))
                     && filter.batch.as_ref().is_none_or(|batch| row.batch() == Some(batch))
-                    && limit.is_none_or(|limit| self.waits_for_limit(row) == Some(limit.as_str()))
+                    && waits_for.is_none_or(|name| self.waits_for_limit(row) == Some(name.as_str()))
             })
             .collect();
         if filter.object.is_some() {
             let prev = |row: &LiveRow| row.place.as_ref().map(|place| place.link.prev);
             rows.sort_by_key(|row| prev(row));
             rows.retain(|row| after.is_none_or(|after| prev(row) > after.prev));
-        } else if filter.batch.is_some() || limit.is_some() {
+        } else if filter.batch.is_some() || waits_for.is_some() {
             rows.sort_by_key(|row| row.event.id);
             rows.retain(|row| after.is_none_or(|after| row.event.id > after.id));
         } else {
