@@ -103,7 +103,7 @@ comment on column wakeq.events_v2.claims is
 comment on column wakeq.events_v2.nonce is
     'A random number of the latest claim, the second half of the fencing token: one that a failover lost had another';
 comment on column wakeq.events_v2.worker is
-    'The name of the worker that made the claim; null where nobody has one, and for leases over HTTP';
+    'The name of the worker that made the claim, or of the program that leased it; null where there is none';
 comment on column wakeq.events_v2.losses is 'Claims that took over from an owner whose lease ran out';
 comment on column wakeq.events_v2.postponed_since is
     'When its handler first said that it is too early, since the emit, the redrive or the latest wait under a rule';

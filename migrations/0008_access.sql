@@ -400,13 +400,13 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('objects',              'select, insert, update, delete', 'select, insert, update, delete'),
         ('operations',           'select, insert, update, delete', 'select, update, delete'),
         ('page_sessions',        'select, insert, update, delete', null),
+        ('programs',             'select, insert, update, delete', 'select, update, delete'),
         ('pulled_handlers',      'select, insert, update, delete', 'select'),
         ('queue_patterns',       'select, insert, delete',        'select'),
         ('queue_registry',       'select, update',                 'select'),
         ('queue_turns',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('queue_wakes',          'select, insert, update, delete', 'select, update, delete'),
-        -- A worker that parks a copy locks the row of its queue, which requires the right to
-        -- update.
+        -- A worker that parks a copy locks the row of its queue, for which it has to update.
         ('queues',               'select, insert, update, delete', 'select, insert, update, delete'),
         ('resume_jobs',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('scheduling_rules',     'select, insert, update, delete', 'select, insert, update, delete'),

@@ -22,7 +22,7 @@ create table wakeq.attempts (
     number     integer not null,
     nonce      integer not null,
     outcome    text not null,
-    -- Null for a lease over HTTP.
+    -- Null for a lease by a program that gave no name.
     worker     text,
     started_at timestamptz not null,
     took_us    bigint not null,

@@ -5,6 +5,9 @@
 -- of a pulled queue (0004). No event is marked for it, and none is written when a handler is
 -- registered: a lease finds the events that are due by the index of handlers, under its canvas,
 -- module and name.
+--
+-- Programs may say their names when they lease. `programs` has those that did so lately. Nothing
+-- decides by these rows: they are for people, and losing one loses nothing.
 
 create table wakeq.pulled_handlers (
     canvas_id    uuid not null,
@@ -29,6 +32,27 @@ create table wakeq.pulled_handlers (
 
 comment on table wakeq.pulled_handlers is
     'Handlers whose events are leased over HTTP: no worker claims them, and no target gets them';
+
+create table wakeq.programs (
+    canvas_id uuid not null,
+    module    wakeq.name not null,
+    name      wakeq.name not null,
+    -- The name that the program gives itself: any it likes, so it proves nothing.
+    worker    wakeq.name not null,
+    -- Since when it has been seen without a pause of more than five minutes.
+    since     timestamptz not null default now(),
+    -- Written once a minute by each process of the API that it asks.
+    seen_at   timestamptz not null default now(),
+    constraint programs_pkey primary key (canvas_id, module, name, worker)
+) with (
+    -- No index mentions what is written.
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+comment on table wakeq.programs is 'Programs that leased events of a pulled handler lately, by the names they gave';
 
 -- Whether a handler's events are leased over HTTP.
 create function wakeq.is_pulled_handler(canvas uuid, module text, name text)
@@ -256,14 +280,15 @@ $$;
 -- those that are due at the same time. It never looks at more, since whoever makes a rule waits for
 -- it at the gate.
 --
--- `leased_at` is where the attempt begins, for the history: extensions move `locked_at`.
+-- `leased_at` is where the attempt begins, for the history: extensions move `locked_at`. `by_worker`
+-- is the name of the program, if it has said one.
 --
 -- A row without a token is of no event. With the module 'room', its name is that of a limit, after
 -- its canvas, for which `wake_waiting` has to be called. With the module 'cancels', running events
 -- may have been cancelled to make room.
 create function wakeq.lease_events(
     of_canvas uuid, of_module text, of_name text, wanted integer, held_for interval, lease interval, bytes_max bigint,
-    place timestamptz default null, place_id uuid default null)
+    place timestamptz default null, place_id uuid default null, by_worker text default null)
 returns table (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
     delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
@@ -314,7 +339,7 @@ begin
     return query
     with claimed as (
         update wakeq.events_v2 e
-           set locked_at = clock_timestamp() + (held_for - lease), worker = null, claims = e.claims + 1,
+           set locked_at = clock_timestamp() + (held_for - lease), worker = by_worker, claims = e.claims + 1,
                nonce = floor(random() * 2147483648)::integer, losses = e.losses + (e.locked_at is not null)::integer,
                starts_at = null, leased_at = clock_timestamp()
          where e.id = any (chosen)

@@ -55,11 +55,12 @@ pub struct LiveEvent {
     pub enqueued_at: Timestamp,
     /// When it is or was due.
     pub delay_until: Timestamp,
-    /// The worker that has claimed it, while the lease stands; `None` for one that
-    /// was leased over HTTP.
+    /// The worker that has claimed it, while the lease stands, or the name of the program that has
+    /// leased it over HTTP; `None` for one that gave no name.
     pub worker: Option<Name>,
     /// What is known of that worker: its host, its release, and when it was last seen. `None` if it
-    /// has no row, because it ended, or was lost a day ago.
+    /// has no row, because it ended, or was lost a day ago. `None` also if a program has leased the
+    /// event, now or before, since a program may call itself as it likes.
     pub worker_process: Option<WorkerSummary>,
     /// Who has cancelled it while it ran. It is not started again.
     pub cancelled_by: Option<String>,
@@ -92,6 +93,8 @@ pub struct LiveEvent {
     /// Whether its handler, or the queue of a copy, is pulled: programs lease its events over HTTP,
     /// and no worker runs it.
     pub pulled: bool,
+    /// Whether a program has leased it over HTTP, at this attempt or before.
+    pub was_leased: bool,
     /// The first event left in its lane, with its link, if that is another one: it has to end
     /// first.
     pub first: Option<(EventId, Link)>,
@@ -132,7 +135,7 @@ impl LiveEvent {
                 "runs when it is due, which is the start that the rates of its limits have given it"
             }
             CheckResult::Delayed => "runs when it is due",
-            CheckResult::Running if self.worker.is_none() && self.pulled => {
+            CheckResult::Running if self.pulled && (self.worker.is_none() || self.was_leased) => {
                 "ends when the service that leased it completes or releases it; can be leased again \
                  if its lease expires first"
             }
@@ -237,10 +240,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
             0
         }
     };
-    let worker_process = match event.worker.as_ref().filter(|_| state == CheckResult::Running) {
-        Some(worker) => store.seen_worker(worker).await?,
-        None => None,
-    };
+    let worker_process = process_of(store, &event, state).await?;
     // Only a claimed event can have been cancelled and be left.
     let cancelled_by = match event.claims {
         0 => None,
@@ -281,9 +281,24 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         unique_key,
         copy_of: event.copy_of,
         pulled: event.pulled,
+        was_leased: event.was_leased,
         first,
         now: schedule.now,
     })
+}
+
+/// The process of the worker that runs an event. A program may call itself like a worker, of which
+/// its canvas must not learn anything.
+async fn process_of(
+    store: &Store,
+    event: &LoadedEvent,
+    state: CheckResult,
+) -> Result<Option<WorkerSummary>, StoreError> {
+    let is_claimed = state == CheckResult::Running && !event.was_leased;
+    match event.worker.as_ref().filter(|_| is_claimed) {
+        Some(worker) => store.seen_worker(worker).await,
+        None => Ok(None),
+    }
 }
 
 /// What an event waits for, if that is a limit.

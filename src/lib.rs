@@ -206,7 +206,7 @@ pub mod control {
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
         AuditEntry, AuditFilter, AuditOutcome, DeadEvent, DeadFilter, Depth, ErrorGroup, HandlerCounts,
-        HandlerDepth, KnownError, QuotaUse, Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState,
+        HandlerDepth, KnownError, Program, QuotaUse, Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState,
         WorkerSummary,
     };
     pub use crate::wake::{Pass, WakeError};

@@ -185,6 +185,7 @@ fn of_pulled_handlers(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Read, routes!(pulled::one))
         .on(Scope::Operate, routes!(pulled::delete))
         .on(Scope::Read, routes!(pulled::list))
+        .on(Scope::Read, routes!(workers::programs))
         // Leased events contain their values.
         .on_all([Scope::Operate, Scope::Read, Scope::Values], routes!(pulled::lease))
         .optional_body()

@@ -14,7 +14,7 @@ use super::AdminError;
 use crate::event::{CanvasId, ErrorGroupId, EventId, HandlerScope, LimitName, Name, Timestamp, is_storable};
 use crate::store::{
     AuditPosition, ErrorGroupPosition, HaltedPosition, HandlerPosition, LeasePosition, OperationsAfter,
-    Position, RulePosition, TargetPosition, WorkerPosition,
+    Position, ProgramPosition, RulePosition, TargetPosition, WorkerPosition,
 };
 
 /// Longest text of a cursor: three names and the rest of a key.
@@ -79,6 +79,11 @@ impl Cursor {
     }
 
     pub(super) fn of_target(position: TargetPosition) -> Self {
+        Self(CursorPosition::Target(position))
+    }
+
+    /// A handler and a name in it, like those of a target.
+    pub(super) fn of_program(position: ProgramPosition) -> Self {
         Self(CursorPosition::Target(position))
     }
 
@@ -155,6 +160,10 @@ impl Cursor {
     pub(super) fn target(&self) -> Result<TargetPosition, AdminError> {
         let CursorPosition::Target(position) = &self.0 else { return Err(AdminError::Cursor) };
         Ok(position.clone())
+    }
+
+    pub(super) fn program(&self) -> Result<ProgramPosition, AdminError> {
+        self.target()
     }
 
     pub(super) fn rule(&self) -> Result<RulePosition, AdminError> {

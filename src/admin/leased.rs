@@ -235,7 +235,8 @@ impl Admin {
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
         let claim = held.claim;
         let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned(), noted })];
-        let save = async || Ok(self.store.retry(&retry).await?.contains(&true));
+        let store = self.store_of(held.worker.as_ref());
+        let save = async || Ok(store.retry(&retry).await?.contains(&true));
         let is_saved = |found: Option<LoadedEvent>| {
             let event = found?;
             Some(
@@ -273,9 +274,12 @@ impl Admin {
             Fence::Gone => Err(source.gone(id)),
             Fence::Wrong => Err(source.not_leased(id)),
             Fence::Over => Err(source.over(id)),
-            Fence::Stands { claim, scope, retries, object, options, held, took, now } => {
+            Fence::Stands { claim, scope, retries, object, options, held, took, worker, now } => {
+                if let Some(worker) = &worker {
+                    self.note_program(&scope, worker).await;
+                }
                 let asked = EventPolicy::of(options.as_deref(), retries, now);
-                Ok(HeldEvent { claim, scope, retries, object, options, held, took, asked })
+                Ok(HeldEvent { claim, scope, retries, object, options, held, took, worker, asked })
             }
         }
     }
@@ -392,6 +396,8 @@ struct HeldEvent {
     held: Vec<HeldLimit>,
     /// How long its attempt took; `None` if the history notes nothing of it.
     took: Option<Duration>,
+    /// The name of the program that leased it, if it has said one.
+    worker: Option<Name>,
     asked: EventPolicy,
 }
 
@@ -402,7 +408,7 @@ impl HeldEvent {
         let asked = EventPolicy::of(event.options.as_deref(), retries, since);
         let object = event.place.map(|place| place.object);
         let (scope, options) = (event.address.scope, event.options);
-        Self { claim, scope, retries, object, options, held: Vec::new(), took: None, asked }
+        Self { claim, scope, retries, object, options, held: Vec::new(), took: None, worker: None, asked }
     }
 
     /// Whether another attempt may start after such a wait.

@@ -24,6 +24,7 @@ mod lists;
 mod looks;
 mod objects;
 mod operations;
+mod programs;
 mod pulled;
 mod pulls;
 mod queues;
@@ -53,6 +54,7 @@ use limit_looks::LimitLooks;
 pub use limits::PutLimitResult;
 pub use lists::{EventCount, EventSummary, Page};
 pub use operations::BeginResult;
+use programs::ProgramNotes;
 pub use pulled::{ExtendedLease, LeasedEvent, PutPulledResult};
 pub use pulls::{LeaseBatch, LeasedCopy};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
@@ -101,6 +103,7 @@ pub struct Admin {
     lease_turns: Arc<LeaseTurns>,
     event_looks: EventLooks,
     limit_looks: LimitLooks,
+    program_notes: ProgramNotes,
     /// The counterpart of the workers' metrics, for what dies by being leased or released.
     deaths: Arc<RunMetrics>,
 }
@@ -120,6 +123,7 @@ impl Admin {
             lease_turns: Arc::default(),
             event_looks: EventLooks::default(),
             limit_looks: LimitLooks::default(),
+            program_notes: ProgramNotes::default(),
             deaths: Arc::default(),
         }
     }

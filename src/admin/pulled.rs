@@ -15,7 +15,7 @@ use super::rules::of_handler;
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{
     Actor, CanvasId, Checkpoint, CountedRun, EventId, EventOptions, HandlerAddress, HandlerScope, LeaseToken,
-    Metadata, Place, PullPolicy, RuleKind, Timestamp,
+    Metadata, Name, Place, PullPolicy, RuleKind, Timestamp,
 };
 use crate::store::{LeasedEvents, LeasedRow, PulledDeletion, PulledHandler, PulledPut};
 
@@ -169,20 +169,58 @@ impl Admin {
         wait: Duration,
     ) -> Result<Vec<LeasedEvent>, AdminError> {
         check_wait(wait)?;
+        self.lease_until(scope, None, max, lease, wait).await
+    }
+
+    /// The same under the name of the program, any that it likes to have. The name is shown with
+    /// the events while they are leased and in their history, and [`Admin::programs`] lists it.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use wakeq::{CanvasId, HandlerScope};
+    ///
+    /// let handler = HandlerScope::worker(CanvasId::DEFAULT, "send-email")?;
+    /// let (mailer, minute) = ("mailer-7".parse()?, Duration::from_secs(60));
+    /// let events = admin.lease_events_as(&mailer, &handler, 10, minute, Duration::ZERO).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn lease_events_as(
+        &self,
+        worker: &Name,
+        scope: &HandlerScope,
+        max: u32,
+        lease: Duration,
+        wait: Duration,
+    ) -> Result<Vec<LeasedEvent>, AdminError> {
+        check_wait(wait)?;
+        self.lease_until(scope, Some(worker), max, lease, wait).await
+    }
+
+    async fn lease_until(
+        &self,
+        scope: &HandlerScope,
+        worker: Option<&Name>,
+        max: u32,
+        lease: Duration,
+        wait: Duration,
+    ) -> Result<Vec<LeasedEvent>, AdminError> {
         let end = Instant::now() + wait;
         loop {
-            let events = self.lease_events_now(scope, max, lease).await?;
+            let events = self.lease_events_now(scope, worker, max, lease).await?;
             if !events.is_empty() || !self.await_events(scope, end).await? {
                 return Ok(events);
             }
         }
     }
 
-    /// Like [`Admin::lease_events`] without waiting.
+    /// Like [`Admin::lease_events`], or [`Admin::lease_events_as`], without waiting.
     #[doc(hidden)]
     pub async fn lease_events_now(
         &self,
         scope: &HandlerScope,
+        worker: Option<&Name>,
         max: u32,
         lease: Duration,
     ) -> Result<Vec<LeasedEvent>, AdminError> {
@@ -191,11 +229,13 @@ impl Admin {
         let Some(policy) = self.store.pulled_policy(scope).await? else {
             return Err(AdminError::NoPulledHandler(Box::new(scope.clone())));
         };
+        if let Some(worker) = worker {
+            self.note_program(scope, worker).await;
+        }
         let (source, mut events) = (Source::Handler(scope), Vec::new());
-        let place = self.event_looks.place_of(scope);
+        let (store, place) = (self.store_of(worker), self.event_looks.place_of(scope));
         for _ in 0..TRIES {
-            let leased =
-                past_locks(async || self.store.lease_events(scope, max, lease, BYTES_MAX, place).await);
+            let leased = past_locks(async || store.lease_events(scope, max, lease, BYTES_MAX, place).await);
             let LeasedEvents { rows, room, cancels } = leased.await?;
             if cancels {
                 self.waker.tell_cancelled().await;
@@ -346,12 +386,12 @@ mod tests {
         let mail = HandlerScope::worker(MANY, "mail").unwrap();
         let (first, [pulled, next]) = table.two_keys(MANY).await;
         let (_, [_, theirs]) = table.two_keys(FEW).await;
-        assert!(admin.lease_events_now(&mail, 10, MINUTE).await.unwrap().is_empty());
+        assert!(admin.lease_events_now(&mail, None, 10, MINUTE).await.unwrap().is_empty());
         assert!(table.claim_some(&[next, theirs]).await.is_empty());
         assert_eq!(table.store.complete(&[first]).await.unwrap(), [true]);
         let limit = HeldLimit { canvas: MANY, name: "a".to_owned() };
         assert_eq!(table.store.wake_waiting(&[limit]).await.unwrap(), [pulled]);
-        assert!(admin.lease_events_now(&mail, 10, MINUTE).await.unwrap().is_empty());
+        assert!(admin.lease_events_now(&mail, None, 10, MINUTE).await.unwrap().is_empty());
         assert_eq!(table.told_to_come().await, [next.id]);
     }
 
@@ -364,13 +404,13 @@ mod tests {
         let mail = HandlerScope::worker(MANY, "mail").unwrap();
         let (first, _) = table.two_keys(MANY).await;
         table.two_keys(FEW).await;
-        assert!(admin.lease_events_now(&mail, 10, MINUTE).await.unwrap().is_empty());
+        assert!(admin.lease_events_now(&mail, None, 10, MINUTE).await.unwrap().is_empty());
         assert!(!signals.has_changed().unwrap());
         let cancels = NewLimit { concurrency: Some(1), on_full: OnFull::Cancel, ..NewLimit::default() };
         table.limit(MANY, "a", cancels).await;
         let pulled = table.add_keyed(MANY, &["a"], 1).await[0];
         table.make_mail(pulled.id).await;
-        assert!(admin.lease_events_now(&mail, 10, MINUTE).await.unwrap().is_empty());
+        assert!(admin.lease_events_now(&mail, None, 10, MINUTE).await.unwrap().is_empty());
         assert!(signals.has_changed().unwrap());
         assert_eq!(table.store.cancelled_claims().await.unwrap(), [first]);
     }

@@ -62,9 +62,9 @@ pub use log::{
 };
 pub(crate) use minute::{
     Activity, Attendance, ExpiryPart, IdleRetention, MakingDue, MinuteOutcome, MissedCursor, NewWorker,
-    WorkerPosition,
+    ProgramPosition, WorkerPosition,
 };
-pub use minute::{Retention, Worker, WorkerRun, WorkerState, WorkerSummary};
+pub use minute::{Program, Retention, Worker, WorkerRun, WorkerState, WorkerSummary};
 pub(crate) use order::HaltedPosition;
 pub use order::{HaltedLane, InHand, Object, Tombstone};
 pub(crate) use queues::{

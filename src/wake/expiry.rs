@@ -178,7 +178,7 @@ mod tests {
         let table = Table::new().await;
         table.remember_old(MANY, 2).await;
         table.add_old_rows(FEW).await;
-        assert_eq!(table.old_rows().await, 14);
+        assert_eq!(table.old_rows().await, 15);
         table
             .run(
                 "create function public.take_long() returns trigger language plpgsql as $$

@@ -61,7 +61,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
         (name = "groups", description = "Consumer groups, and their positions in the log"),
         (name = "queues",
             description = "Queues that services register: copies of the events of all canvases"),
-        (name = "workers", description = "The worker processes, and what they run"),
+        (name = "workers", description = "The worker processes, what they run, and programs that lease events"),
         (name = "quotas", description = "The limits of a canvas, and its usage"),
         (name = "limits",
             description = "How many events run at a time and start in a period, over all workers"),

@@ -26,7 +26,8 @@ pub struct AttemptRecord {
     pub number: u32,
     /// What came of it: `retried`, `postponed` or `dead`.
     pub outcome: String,
-    /// The worker that made it; `None` for a lease over HTTP.
+    /// The worker that made it, or the program that leased the event; `None` for one that gave no
+    /// name.
     pub worker: Option<Name>,
     /// When it began.
     pub started_at: Timestamp,

@@ -22,8 +22,11 @@ pub(crate) struct LoadedEvent {
     pub(crate) last_error: Option<String>,
     pub(crate) metadata: Metadata,
     pub(crate) options: Option<Box<EventOptions>>,
-    /// The worker that has it, while its lease stands.
+    /// The worker or program that has it, while its lease stands.
     pub(crate) worker: Option<Name>,
+    /// A program has leased it over HTTP, at this attempt or before. Its `worker` may be a name
+    /// that the program chose.
+    pub(crate) was_leased: bool,
     pub(crate) place: Option<Place>,
     pub(crate) copy_of: Option<CopyOf>,
     /// Its queue or its handler is pulled: no worker takes it.
@@ -89,6 +92,7 @@ impl Sql<'_> {
             r#"select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.retries, e.delay_until, e.enqueued_at, e.locked_at, e.notify_at,
                       case when e.locked_at >= now() - $2::interval then e.worker::text end as worker,
+                      e.leased_at is not null as "was_leased!",
                       e.claims, e.losses, e.last_error, e.traceparent::text as traceparent, e.options::text as options,
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin,
                       case when e.queue is not null then wakeq.is_pulled(e.queue)
@@ -160,6 +164,7 @@ struct EventRow {
     traceparent: Option<String>,
     options: Option<String>,
     worker: Option<String>,
+    was_leased: bool,
     object: Option<String>,
     seq: Option<i64>,
     prev: Option<i64>,
@@ -200,6 +205,7 @@ impl EventRow {
             metadata: Metadata::of(self.traceparent.as_deref()),
             options: EventOptions::of(self.options.as_deref()),
             worker: self.worker.and_then(|name| name.parse().ok()),
+            was_leased: self.was_leased,
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
             pulled: self.pulled,

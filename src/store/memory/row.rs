@@ -82,6 +82,7 @@ impl LiveRow {
             metadata: self.event.metadata.clone(),
             options: self.event.options.clone(),
             worker: self.worker.clone().filter(|_| runs),
+            was_leased: false,
             place: self.place.clone(),
             copy_of: None,
             pulled: false,

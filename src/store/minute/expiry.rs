@@ -81,6 +81,7 @@ pub(crate) enum ExpiryPart {
     Batches,
     IdempotencyKeys,
     Workers,
+    Programs,
     Checkpoints,
     Operations,
     LimitStates,
@@ -89,7 +90,7 @@ pub(crate) enum ExpiryPart {
 
 impl ExpiryPart {
     /// In the order in which they are deleted.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::PreviousSecrets,
         Self::GroupDead,
         Self::Tombstones,
@@ -105,6 +106,7 @@ impl ExpiryPart {
         Self::Batches,
         Self::IdempotencyKeys,
         Self::Workers,
+        Self::Programs,
         Self::Checkpoints,
         Self::Operations,
         Self::LimitStates,
@@ -129,6 +131,7 @@ impl ExpiryPart {
             Self::Batches => "batches that are over",
             Self::IdempotencyKeys => "idempotency keys",
             Self::Workers => "rows of lost workers",
+            Self::Programs => "rows of silent programs",
             Self::Checkpoints => "checkpoints of events that have ended",
             Self::Operations => "operations that have ended",
             Self::LimitStates => "states of limits that nothing uses",
@@ -183,6 +186,7 @@ impl Store {
             ExpiryPart::Batches => (self.expire_batches().await?, BATCHES_PAGE),
             ExpiryPart::IdempotencyKeys => (self.expire_idempotency_keys().await?, PAGE),
             ExpiryPart::Workers => (self.expire_workers().await?, PAGE),
+            ExpiryPart::Programs => (self.expire_programs().await?, PAGE),
             ExpiryPart::Checkpoints => (self.expire_checkpoints().await?, PAGE),
             ExpiryPart::Operations => (self.expire_operations().await?, PAGE),
             ExpiryPart::LimitStates => (self.expire_limit_states().await?, PAGE),

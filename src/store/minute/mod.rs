@@ -1,6 +1,6 @@
 //! What runs by the minute's pass: overdue promises, and what is deleted because it is too old or
 //! no longer used. A row of `chores` lets one process through. And the rows of workers, each of
-//! which its process writes in every pass.
+//! which its process writes in every pass, and those of programs that lease events.
 
 mod chores;
 mod expiry;
@@ -8,6 +8,7 @@ mod history;
 mod idle;
 mod missed;
 mod parts;
+mod programs;
 mod workers;
 
 pub(crate) use chores::{MakingDue, MinuteOutcome};
@@ -18,5 +19,7 @@ pub(crate) use idle::IdleRetention;
 #[cfg(test)]
 pub(crate) use missed::MISSED_PAGE;
 pub(crate) use missed::MissedCursor;
+pub use programs::Program;
+pub(crate) use programs::ProgramPosition;
 pub(crate) use workers::{Activity, Attendance, NewWorker, WorkerPosition};
 pub use workers::{Worker, WorkerRun, WorkerState, WorkerSummary};

@@ -41,7 +41,8 @@ pub struct InHand {
     pub event: EventId,
     /// Its link in the chain.
     pub link: Link,
-    /// The worker that has it; `None` for a copy that is leased over HTTP.
+    /// The worker that has it, or the program that has leased it; `None` for a copy that is leased
+    /// over HTTP, and for a program that gave no name.
     pub worker: Option<Name>,
 }
 

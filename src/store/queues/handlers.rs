@@ -40,7 +40,8 @@ pub(crate) struct LeasedEvents {
 impl Store {
     /// Leases up to `most` events of a pulled handler, in the order of their due times: with at
     /// most `bytes_max` bytes of values together, or one event. Looks at a bounded number of them:
-    /// the first ones, and those from this place on if it finds nothing there.
+    /// the first ones, and those from this place on if it finds nothing there. The leases are in the
+    /// name of the store's [worker](Store::claiming_as), if it has one.
     pub(crate) async fn lease_events(
         &self,
         scope: &HandlerScope,
@@ -52,7 +53,7 @@ impl Store {
         let lease = self.timing().lease;
         let query = claimed_rows!(
             r#"null::uuid as origin, options, false as "is_limited!", false as "is_cancelled!", token"#,
-            "wakeq.lease_events($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            "wakeq.lease_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
             scope.canvas.0,
             scope.module.as_str(),
             scope.name.as_str(),
@@ -61,7 +62,8 @@ impl Store {
             interval(lease),
             bytes_max,
             place.map(|(due, _)| due),
-            place.map(|(_, id)| id.0)
+            place.map(|(_, id)| id.0),
+            self.worker()
         );
         let rows = self.session().await?.all("lease events of a handler", query).await?;
         let (rows, limits): (Vec<ClaimedRow>, Vec<ClaimedRow>) =
@@ -156,6 +158,7 @@ impl Store {
                       wakeq.lease_token(p.lease_secret, $4, $5, $6) = $7 as "genuine!",
                       coalesce(e.locked_at >= clock_timestamp() - $8::interval, false) as "held!",
                       e.options::text as options, clock_timestamp() as "now!", e.leased_at as "leased_at?",
+                      e.worker::text as worker,
                       case when wakeq.is_limited(e.canvas_id, e.module, e.name, e.options)
                            then array(select l.counted_canvas || '/' || l.counted_name
                                         from wakeq.limits_of(e.canvas_id, e.module, e.name, e.options) l) end as places
@@ -188,6 +191,7 @@ impl Store {
                 options: EventOptions::of(row.options.as_deref()),
                 held: row.places.iter().flatten().filter_map(|held| HeldLimit::parse(held)).collect(),
                 took: row.leased_at.map(|began| (row.now - began).to_std().unwrap_or_default()),
+                worker: row.worker.and_then(|name| name.parse().ok()),
                 now: row.now,
             },
         })

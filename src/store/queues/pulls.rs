@@ -56,6 +56,8 @@ pub(crate) enum Fence {
         held: Vec<HeldLimit>,
         /// For how long it has been leased; `None` for a copy, whose attempts are not noted.
         took: Option<Duration>,
+        /// The name of the program that leased it, if it has said one; none for a copy.
+        worker: Option<Name>,
         /// When this was looked up, by the database's clock.
         now: Timestamp,
     },
@@ -199,6 +201,7 @@ impl Store {
                 options: None,
                 held: Vec::new(),
                 took: None,
+                worker: None,
                 now: row.now,
             },
         })

@@ -59,6 +59,8 @@ impl Table {
             "insert into wakeq.hour_statistics (at, canvas_id, module, name, emitted, completed, failed, retried, dead, wait_us, run_us,
                                                 wait_bins, run_bins)
              values (now() - interval '1 year', $1, 'm', 'n', 1, 0, 0, 0, 0, 0, 0, '{}', '{}')",
+            "insert into wakeq.programs (canvas_id, module, name, worker, seen_at)
+             values ($1, 'm', 'n', 'w', now() - interval '1 year')",
             // Of no canvas: here its id is that of the worker's start.
             "insert into wakeq.workers (name, instance, release, seen_at, capacity, handler_count, handlers, has_targets)
              values ('w', $1, '1', now() - interval '1 year', 1, 0, '{}', false)",
@@ -77,7 +79,7 @@ impl Table {
                   + (select count(*) from wakeq.consumer_dead) + (select count(previous_secret) from wakeq.http_targets)
                   + (select count(previous_secret) from wakeq.hooks)
                   + (select count(*) from wakeq.hour_statistics) + (select count(*) from wakeq.workers)
-                  + (select count(*) from wakeq.known_errors)",
+                  + (select count(*) from wakeq.known_errors) + (select count(*) from wakeq.programs)",
         )
         .await
     }

@@ -35,6 +35,7 @@ mod overlapping;
 mod parking;
 mod parts;
 mod plans;
+mod programs;
 mod pulled;
 mod queue_chores;
 mod queues;

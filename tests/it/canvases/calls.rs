@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 169] = [
+const CALLS: [(&str, &str, Coverage); 171] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -126,8 +126,10 @@ const CALLS: [(&str, &str, Coverage); 169] = [
     ("Admin", "put_pulled", By("put_pull")),
     ("Admin", "pulled_handler", By("show_pull")),
     ("Admin", "pulled_handlers", By("list_pulled_handlers")),
+    ("Admin", "programs", By("list_programs")),
     ("Admin", "delete_pulled", By("delete_pull")),
     ("Admin", "lease_events", By("lease_events")),
+    ("Admin", "lease_events_as", By("lease_events")),
     ("Admin", "lease_events_now", By("lease_events")),
     ("Admin", "await_events", There("pulled::waiting")),
     ("Admin", "extend_event", By("extend_event")),

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 130] = [
+const LINES: [&str; 131] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -42,6 +42,7 @@ const LINES: [&str; 130] = [
     "handlers release <handler> <id> 0000000000000000000000000000000000000000",
     "handlers pull <handler>",
     "handlers unpull <handler>",
+    "workers programs",
     "stats",
     "stats <handler>",
     "depth",

@@ -362,7 +362,7 @@ impl Planting<'_> {
                 "list_pulled_handlers" => Some("h~WORKER~a".to_owned()),
                 // After `customer`.
                 "list_limit_uses" => Some("m~Y3VzdG9tZXI".to_owned()),
-                "list_targets" => Some("g~WORKER~a~_".to_owned()),
+                "list_targets" | "list_programs" => Some("g~WORKER~a~_".to_owned()),
                 "list_operations" => {
                     Some(format!("p~{}~{}", 4_000_000_000_000_000_i64, self.tenant.canvas.0.simple()))
                 }
@@ -409,6 +409,8 @@ const SETTLED: &str = "
      where canvas_id = 'CANVAS' and queue is null;
     insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
     values ('CANVAS', 'halt:2', 'zoo', 'OWN-halted', gen_random_uuid(), 1, 0);
+    insert into wakeq.programs (canvas_id, module, name, worker)
+    select 'CANVAS', 'WORKER', 'pulled', worker from unnest(array['mailer-1', 'OWN']) worker;
     insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
     select 'CANVAS', 'WORKER', name, '_' from unnest(array['greet', 'OWN']) name;
     update wakeq.access_keys set created_at = now() - interval '2 hours', expires_at = now() - interval '1 hour'
@@ -446,11 +448,12 @@ const SETTLED: &str = "
      union all
     select 'CANVAS'::uuid, 'targets', count(*) + 9, 'tests' from wakeq.http_targets where canvas_id = 'CANVAS'";
 
-/// What would be over while many copies of a world are tried: the run of an event, and how long the
-/// events of unknown handlers are deferred.
+/// What would be over while many copies of a world are tried: the run of an event, how long the
+/// events of unknown handlers are deferred, and how long a program is shown.
 pub(super) const FRESH: &str = "
     update wakeq.events_v2 set locked_at = now() + interval '1 hour' where locked_at is not null;
-    update wakeq.events_v2 set notify_at = now() + interval '20 minutes' where probes = 20 and notify_at is not null";
+    update wakeq.events_v2 set notify_at = now() + interval '20 minutes' where probes = 20 and notify_at is not null;
+    update wakeq.programs set seen_at = now()";
 
 /// What the attempt that runs has left. It tells of its tenant.
 const CHECKPOINT: &str = "insert into wakeq.checkpoints (canvas_id, event_id, claims, value)

@@ -50,10 +50,12 @@ const OF_OPERATIONS: SurvivalReason =
 const SUMS: SurvivalReason = WithoutEffect("only the sum of a batch's ends counts, not their rows");
 const REGISTERED_MEANWHILE: SurvivalReason =
     NotReached("it is for a registration at the very moment of a look: `store::tests::registering`");
+const SILENT: SurvivalReason =
+    NotReached("it is asked of silent programs, or a thousand of a canvas: `store::tests::programs`");
 const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
-const UNSEEN: [Unseen; 113] = [
+const UNSEEN: [Unseen; 115] = [
     ("src/store/events/cancelling.rs", "e.id = $1 and e.canvas_id = $2", KNOWN),
     ("src/store/events/cancelling.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/checkpoints.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -143,6 +145,8 @@ const UNSEEN: [Unseen; 113] = [
         "e.canvas_id = of_canvas and e.delay_until = due",
         NotReached("it is asked where 1,000 events can't be leased: `store::tests::pulled`"),
     ),
+    ("src/store/minute/programs.rs", "canvas_id = $1 and seen_at", SILENT),
+    ("src/store/minute/programs.rs", "p.canvas_id", SILENT),
     ("src/store/targets/resealing.rs", "", OPERATOR),
     ("src/store/hooks/resealing.rs", "", OPERATOR),
     (

@@ -305,6 +305,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         "table limits",
         "table operations",
         "table page_sessions",
+        "table programs",
         "table pulled_handlers",
         "table queue_patterns",
         "table queue_registry",

@@ -13,7 +13,7 @@ const WITHOUT_BODY: &str =
      unpause_cron delete_cron list_hooks show_hook delete_hook list_batches show_batch close_batch cancel_batch redrive_dead_event unblock_handler
      list_audit list_keys show_key list_quotas show_quota show_facet unset_quota revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches
      unpause_canvas unblock_canvas unblock_all show_checkpoint list_operations show_operation cancel_operation list_leases end_lease list_nodes
-     list_groups show_group list_group_dead recover_group remove_group show_pull delete_pull list_pulled_handlers
+     list_groups show_group list_group_dead recover_group remove_group show_pull delete_pull list_pulled_handlers list_programs
      last_attempts list_entity_types list_log_categories list_log_streams list_limits show_limit delete_limit list_limit_uses list_operator_limits show_operator_limit delete_operator_limit
      list_operator_limit_uses show_findings list_error_groups show_error_group forget_error";
 
@@ -46,7 +46,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "lease_copies" => Some(json!({"max": 10})),
         "extend_copy" | "complete_copy" | "release_copy" => Some(json!({"lease": "0".repeat(40)})),
         "put_pull" => Some(json!({"retries": 5})),
-        "lease_events" => Some(json!({"max": 10})),
+        "lease_events" => Some(json!({"max": 10, "worker": "mailer-1"})),
         "extend_event" | "complete_event" | "release_event" => Some(json!({"lease": "0".repeat(40)})),
         "reset_group" => Some(json!({"to": "start"})),
         "redrive_group_dead" => Some(json!({"seq": 1})),

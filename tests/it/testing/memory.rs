@@ -22,6 +22,7 @@ async fn rejects_what_the_memory_store_does_not_support() {
         admin.workers(None, 10).await.map(drop),
         admin.queues().await.map(drop),
         admin.pulled_handlers(canvas, None, 10).await.map(drop),
+        admin.programs(canvas, None, 10).await.map(drop),
         admin.crons(canvas, None, 10).await.map(drop),
         admin.hooks(canvas, None, 10).await.map(drop),
         admin.quotas(canvas).await.map(drop),

@@ -35,7 +35,7 @@ pub(crate) struct HandlerAttemptJson {
     /// The status that a target answered with, if its error says so.
     #[schema(minimum = 100, maximum = 999)]
     pub(crate) status: Option<u16>,
-    /// The worker that made it; null for a lease over HTTP.
+    /// The worker that made it, or the program that leased the event; null if it gave no name.
     #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
     pub(crate) worker: Option<String>,
     pub(crate) started_at: DateTime<Utc>,

@@ -73,7 +73,8 @@ pub(crate) struct InHandJson {
     /// The registered queue, if the event is a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queue: Option<String>,
-    /// The worker that has claimed the event; omitted for a copy that is leased over HTTP.
+    /// The worker that has claimed the event, or the program that has leased it; omitted for a copy
+    /// that is leased over HTTP, and for a program that gave no name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
     pub(crate) worker: Option<String>,

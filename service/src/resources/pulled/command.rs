@@ -14,12 +14,13 @@ use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::cli::text;
 use crate::resources::pulled::wire::{
-    CompleteEventRequest, ExtendedEvent, LeasedEventJson, LeasedEvents, PulledHandlerJson, PutPulledAnswer,
+    CompleteEventRequest, ExtendedEvent, LeaseEventsRequest, LeasedEventJson, LeasedEvents, PulledHandlerJson,
+    PutPulledAnswer,
 };
 use crate::resources::pulls::command::{LeasingArgs, LengthArg, ReleaseArgs};
 use crate::resources::pulls::wire::{ExtendRequest, Pull, Released};
 use crate::resources::targets::wire::Policy;
-use wakeq::EventId;
+use wakeq::{EventId, Name};
 
 /// Options that are not given have their defaults, also where a handler is registered again.
 #[derive(Args)]
@@ -69,6 +70,9 @@ pub(crate) struct LeaseEvents {
     handler: HandlerArg,
     #[command(flatten)]
     leasing: LeasingArgs,
+    /// Name to lease under, shown with the events and listed among the programs
+    #[arg(long, value_name = "NAME")]
+    worker: Option<Name>,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -171,7 +175,8 @@ fn pulled_row(handler: &PulledHandlerJson) -> [String; 4] {
 
 impl LeaseEvents {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let request = self.leasing.request();
+        let worker = self.worker.as_ref().map(ToString::to_string);
+        let request = LeaseEventsRequest { worker, ..self.leasing.request().into() };
         let lease = at(Request::post, &self.handler.handler, &["leases"]).silent().body(&request)?;
         let leased: LeasedEvents = context.client().await?.call(lease).await?;
         self.json.print(&leased, |leased| {

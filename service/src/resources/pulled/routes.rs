@@ -16,10 +16,11 @@ use crate::http::path::{EventPath, HandlerPath, Parameters};
 use crate::http::problem::{Answer, Kind, Problem};
 use crate::http::slots::Slot;
 use crate::resources::pulled::wire::{
-    CompleteEventRequest, ExtendedEvent, LeasedEvents, PulledHandlerJson, PutPulledAnswer,
+    CompleteEventRequest, ExtendedEvent, LeaseEventsRequest, LeasedEvents, PulledHandlerJson, PutPulledAnswer,
 };
-use crate::resources::pulls::wire::{ExtendRequest, LeaseRequest, Pull, ReleaseRequest, Released};
+use crate::resources::pulls::wire::{ExtendRequest, Pull, ReleaseRequest, Released};
 use crate::resources::wire::List;
+use wakeq::Name;
 
 /// How much of a request's time is left for its answer when it stops waiting.
 const TO_ANSWER: Duration = Duration::from_secs(5);
@@ -87,21 +88,22 @@ pub(crate) async fn list(
 /// sent as soon as there are any events. An event whose lease expires can be leased again; the
 /// fifth time, it dies. So does one for which it is too late to start.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases", operation_id = "lease_events",
-    tag = "handlers", request_body = LeaseRequest, responses(
+    tag = "handlers", request_body = LeaseEventsRequest, responses(
     (status = 200, description = "The leased events; none if there are none to lease", body = LeasedEvents)))]
 pub(crate) async fn lease(
     Call { api, caller }: Call,
     handler: HandlerPath,
     slot: Option<Extension<Arc<Slot>>>,
-    body::Json(request): body::Json<LeaseRequest>,
+    body::Json(request): body::Json<LeaseEventsRequest>,
 ) -> Answer<LeasedEvents> {
     let (lease, wait) = request.read().map_err(Problem::invalid)?;
+    let worker = request.worker.as_deref().map(str::parse::<Name>).transpose()?;
     wakeq::internals::check_wait(wait)?;
     let scope = caller.scope(handler);
     let end = Instant::now() + wait.min(api.limits.request_time.saturating_sub(TO_ANSWER));
     let mut place = None;
     loop {
-        let events = api.admin.lease_events_now(&scope, request.max, lease).await?;
+        let events = api.admin.lease_events_now(&scope, worker.as_ref(), request.max, lease).await?;
         if !events.is_empty() || Instant::now() >= end {
             return LeasedEvents::of(events).map(Json).map_err(|error| Problem::internal().because(error));
         }

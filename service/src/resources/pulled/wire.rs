@@ -1,5 +1,7 @@
 //! Pulled handlers, and their leased events.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,7 +12,7 @@ use crate::resources::emit::wire::OptionsJson;
 use crate::resources::events::wire::checkpoint::{CheckpointJson, even_null};
 use crate::resources::handlers::wire::RuleKind;
 use crate::resources::objects::wire::PlaceJson;
-use crate::resources::pulls::wire::{InvalidPull, Pull};
+use crate::resources::pulls::wire::{InvalidPull, LeaseRequest, Pull};
 use crate::resources::wire::wire_from;
 use wakeq::events::EventOptions;
 use wakeq::queues::LeaseToken;
@@ -40,6 +42,26 @@ pub(crate) struct PutPulledAnswer {
     pub(crate) handler: PulledHandlerJson,
     /// The kind of the rule that still holds the handler.
     pub(crate) still: Option<RuleKind>,
+}
+
+/// How many events to lease, for how long, how long to wait for them, and who leases them.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LeaseEventsRequest {
+    /// Maximum number of events.
+    #[schema(minimum = 1, maximum = 100, default = 1)]
+    pub(crate) max: u32,
+    /// Length of the lease, in seconds.
+    #[schema(minimum = 1, maximum = 3600, default = 60)]
+    pub(crate) lease_s: f64,
+    /// How long to wait for them, in seconds.
+    #[schema(minimum = 0, maximum = 20, default = 0)]
+    pub(crate) wait_s: f64,
+    /// The name of the program, any that it likes to have. It is shown with the events while they
+    /// are leased and in their history, and the program is listed under it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "mailer-6d4cf-x7k2p-31")]
+    pub(crate) worker: Option<String>,
 }
 
 /// The leased events.
@@ -121,6 +143,26 @@ wire_from! { wakeq::targets::PulledHandler => PulledHandlerJson, |handler| {
     name: handler.scope.name.to_string(),
     policy: handler.policy.into(),
 } }
+
+impl Default for LeaseEventsRequest {
+    fn default() -> Self {
+        LeaseRequest::default().into()
+    }
+}
+
+impl From<LeaseRequest> for LeaseEventsRequest {
+    fn from(request: LeaseRequest) -> Self {
+        let LeaseRequest { max, lease_s, wait_s } = request;
+        Self { max, lease_s, wait_s, worker: None }
+    }
+}
+
+impl LeaseEventsRequest {
+    /// The length of the lease, and how long to wait for events.
+    pub(crate) fn read(&self) -> Result<(Duration, Duration), InvalidPull> {
+        LeaseRequest { max: self.max, lease_s: self.lease_s, wait_s: self.wait_s }.read()
+    }
+}
 
 impl From<wakeq::targets::PutPulledResult> for PutPulledAnswer {
     fn from(registered: wakeq::targets::PutPulledResult) -> Self {

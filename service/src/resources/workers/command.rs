@@ -1,4 +1,5 @@
 //! `wakeq workers`: the worker processes, and what each of them runs. They work for every canvas.
+//! Programs that lease events are of one.
 
 use clap::{Args, Subcommand};
 use uuid::Uuid;
@@ -8,7 +9,7 @@ use crate::cli::arguments::TableArgs;
 use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::table::Table;
-use crate::resources::workers::wire::{WorkerJson, WorkerRunJson, WorkerSummaryJson};
+use crate::resources::workers::wire::{ProgramJson, WorkerJson, WorkerRunJson, WorkerSummaryJson};
 use wakeq::Name;
 
 #[derive(Args)]
@@ -23,6 +24,8 @@ enum WorkerVerb {
     List(TableArgs),
     /// Show a worker: its handlers, and what it runs
     Show(OneWorker),
+    /// List the programs of a canvas that lease events over HTTP, of the last five minutes
+    Programs(TableArgs),
 }
 
 #[derive(Args)]
@@ -44,6 +47,11 @@ impl Workers {
                 let request = Request::get(&["workers"]).everywhere();
                 table.print(context, request, head, "no workers", row).await
             }
+            WorkerVerb::Programs(table) => {
+                let head = ["PROGRAM", "HANDLER", "SINCE", "SEEN"];
+                let request = Request::get(&["programs"]);
+                table.print(context, request, head, "no programs", program_row).await
+            }
             WorkerVerb::Show(OneWorker { name, instance, json }) => {
                 let request = Request::get(&["workers", name.as_str()]).everywhere();
                 json.print(&context.call(request.query("instance", instance)).await?, print)
@@ -62,6 +70,11 @@ fn row(worker: &WorkerSummaryJson) -> [String; 7] {
         moment(worker.seen_at),
         show::or_dash(worker.host.as_ref()),
     ]
+}
+
+fn program_row(program: &ProgramJson) -> [String; 4] {
+    let ProgramJson { worker, module, name, since, seen_at } = program;
+    [worker.clone(), format!("{module}/{name}"), moment(*since), moment(*seen_at)]
 }
 
 fn print(shown: &WorkerJson) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! Worker processes. They work for every canvas, so only readers of every canvas see them: a
-//! canvas sees of a worker what its own events show.
+//! canvas sees of a worker what its own events show. Programs that lease events are of one canvas,
+//! which sees its own.
 
 use axum::Json;
 use serde::Deserialize;
@@ -11,7 +12,7 @@ use crate::http::paging::PageQuery;
 use crate::http::path::{Parameters, WorkerPath};
 use crate::http::problem::Answer;
 use crate::resources::wire::List;
-use crate::resources::workers::wire::{WorkerJson, WorkerSummaryJson};
+use crate::resources::workers::wire::{ProgramJson, WorkerJson, WorkerSummaryJson};
 
 /// List the worker processes
 ///
@@ -47,4 +48,19 @@ pub(crate) async fn one(
     Parameters(query): Parameters<WorkerQuery>,
 ) -> Answer<WorkerJson> {
     Ok(Json(api.admin.worker(&name, query.instance).await?.into()))
+}
+
+/// List the programs that lease events
+///
+/// Those that gave a name when they leased events of a pulled handler of this canvas, and did so or
+/// spoke of a lease within the last five minutes. Sorted by handler and name, and each program once
+/// for each of its handlers. Up to 1,000 of a canvas are noted.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/programs", operation_id = "list_programs", tag = "workers",
+    params(PageQuery), responses((status = 200, description = "A page of programs", body = List<ProgramJson>)))]
+pub(crate) async fn programs(
+    Call { api, caller }: Call,
+    Parameters(query): Parameters<PageQuery>,
+) -> Answer<List<ProgramJson>> {
+    let (limit, cursor) = query.read()?;
+    Ok(Json(api.admin.programs(caller.canvas, cursor.as_ref(), limit).await?.into()))
 }

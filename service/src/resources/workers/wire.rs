@@ -1,4 +1,4 @@
-//! Worker processes, and what they run.
+//! Worker processes, and what they run; and programs that lease events.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -100,6 +100,22 @@ pub(crate) struct WorkerProcessJson {
     pub(crate) seen_at: DateTime<Utc>,
 }
 
+/// A program that leases events of a pulled handler, by the name that it gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Program)]
+pub(crate) struct ProgramJson {
+    #[schema(example = "mailer-6d4cf-x7k2p-31")]
+    pub(crate) worker: String,
+    #[schema(example = "WORKER")]
+    pub(crate) module: String,
+    #[schema(example = "send-email")]
+    pub(crate) name: String,
+    /// Since when it has been seen, without a pause of more than five minutes.
+    pub(crate) since: DateTime<Utc>,
+    /// When it last leased events, or spoke of a lease, to the minute.
+    pub(crate) seen_at: DateTime<Utc>,
+}
+
 impl From<wakeq::control::WorkerState> for WorkerStateJson {
     fn from(state: wakeq::control::WorkerState) -> Self {
         match state {
@@ -135,4 +151,11 @@ wire_from! { wakeq::control::WorkerSummary => WorkerProcessJson, |worker| {
     host, release, seen_at;
     state: worker.state.into(),
     build: worker.build.as_ref().map(ToString::to_string),
+} }
+
+wire_from! { wakeq::control::Program => ProgramJson, |program| {
+    since, seen_at;
+    worker: program.worker.to_string(),
+    module: program.scope.module.to_string(),
+    name: program.scope.name.to_string(),
 } }

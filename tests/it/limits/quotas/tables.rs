@@ -78,6 +78,7 @@ const TABLES: &[(&str, Bound)] = &[
     ("objects", Quotas(&[Quota::Objects, Quota::ObjectBytes])),
     ("operations", Stated("1,000 per canvas, of which 10 are open; ended ones go after 14 days")),
     ("page_sessions", Stated("50 per key or person; those that nobody uses go after an hour")),
+    ("programs", Stated("1,000 per canvas that were seen within five minutes; further ones are not noted")),
     ("pulled_handlers", Stated("1,000 per canvas; further ones are refused")),
     ("queue_patterns", Platform),
     ("queue_registry", Platform),

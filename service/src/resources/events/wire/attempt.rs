@@ -16,7 +16,7 @@ pub(crate) struct AttemptJson {
     /// What came of it: `retried`, `postponed` (it was too early) or `dead`.
     #[schema(example = "retried")]
     pub(crate) outcome: String,
-    /// The worker that made it; omitted for a lease over HTTP.
+    /// The worker that made it, or the program that leased the event; omitted if it gave no name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
     pub(crate) worker: Option<String>,
