@@ -1,9 +1,11 @@
 //! The rows of programs that lease events: each canvas has its own, silent ones make room, and only
 //! so many are noted.
 
-use super::Table;
+use std::time::Duration;
+
 use super::crowds::{FEW, MANY};
-use crate::event::{CanvasId, HandlerScope};
+use super::{Table, tester};
+use crate::event::{CanvasId, HandlerScope, PullPolicy};
 use crate::store::{ExpiryPart, Retention};
 
 fn mail(canvas: CanvasId) -> HandlerScope {
@@ -21,8 +23,8 @@ impl Table {
         programs.into_iter().map(|program| program.worker.to_string()).collect()
     }
 
-    /// Lets this long pass for the programs of a canvas.
-    async fn pass(&self, canvas: CanvasId, minutes: i32) {
+    /// The programs of a canvas have given no sign for this long more.
+    async fn silence(&self, canvas: CanvasId, minutes: i32) {
         let shift = "update wakeq.programs set seen_at = seen_at - make_interval(mins => $2),
                             since = since - make_interval(mins => $2) where canvas_id = $1";
         sqlx::query(shift).bind(canvas.0).bind(minutes).execute(&self.pool).await.unwrap();
@@ -43,11 +45,11 @@ async fn a_program_is_shown_while_it_is_seen() {
     let rest = table.store.programs(MANY, Some(&after), 10).await.unwrap();
     assert_eq!(rest.len(), 1, "{rest:?}");
 
-    table.pass(MANY, 4).await;
+    table.silence(MANY, 4).await;
     table.sees(MANY, "one").await;
     let seen = table.store.programs(MANY, None, 1).await.unwrap().remove(0);
     assert!((seen.seen_at - seen.since).num_minutes() == 4, "{seen:?}");
-    table.pass(MANY, 2).await;
+    table.silence(MANY, 2).await;
     assert_eq!(table.programs_of(MANY).await, ["one"], "the other has been silent for six minutes");
     table.sees(MANY, "two").await;
     let again = table.store.programs(MANY, Some(&after), 1).await.unwrap().remove(0);
@@ -68,8 +70,8 @@ async fn a_bounded_number_of_programs_of_a_canvas_is_noted() {
     table.sees(FEW, "late").await;
     assert_eq!(table.programs_of(FEW).await, ["late"]);
 
-    table.pass(MANY, 6).await;
-    table.pass(FEW, 6).await;
+    table.silence(MANY, 6).await;
+    table.silence(FEW, 6).await;
     table.sees(MANY, "w-7").await;
     assert_eq!(table.number("select count(*) from wakeq.programs").await, 1_001, "it has a row");
     table.sees(MANY, "late").await;
@@ -83,11 +85,11 @@ async fn the_rows_of_silent_programs_are_deleted_after_an_hour() {
     for canvas in [MANY, FEW] {
         table.sees(canvas, "one").await;
     }
-    table.pass(MANY, 61).await;
-    table.pass(FEW, 59).await;
+    table.silence(MANY, 61).await;
+    table.silence(FEW, 59).await;
     assert!(!table.store.expire(ExpiryPart::Programs, Retention::default()).await.unwrap());
-    let left = table.holds("select array_agg(canvas_id::text) = '{00000000-0000-0000-0000-000000000007}' from wakeq.programs");
-    assert!(left.await);
+    let left = "select array_agg(canvas_id)::text = '{00000000-0000-0000-0000-000000000007}' from wakeq.programs";
+    assert!(table.holds(left).await);
 }
 
 /// While its lease stands; and that of a program without a name bears none.
@@ -95,13 +97,13 @@ async fn the_rows_of_silent_programs_are_deleted_after_an_hour() {
 async fn an_event_that_a_program_has_leased_bears_its_name() {
     let table = Table::new().await;
     for canvas in [MANY, FEW] {
-        let put = table.store.put_pulled(&mail(canvas), &Default::default(), &super::tester()).await;
+        let put = table.store.put_pulled(&mail(canvas), &PullPolicy::default(), &tester()).await;
         assert!(put.unwrap().unwrap().new);
         let add = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
                    values (gen_random_uuid(), $1, 'WORKER', 'mail', '_', '1')";
         sqlx::query(add).bind(canvas.0).execute(&table.pool).await.unwrap();
     }
-    let minute = std::time::Duration::from_secs(60);
+    let minute = Duration::from_secs(60);
     let named = table.store.clone().claiming_as("mailer-7".parse().unwrap());
     let leased = named.lease_events(&mail(MANY), 1, minute, 1_000, None).await.unwrap().rows.remove(0);
     let theirs = table.store.lease_events(&mail(FEW), 1, minute, 1_000, None).await.unwrap().rows.remove(0);

@@ -55,8 +55,9 @@ async fn what_is_leased_and_what_waits_is_counted() {
     for value in 0..3 {
         service.post("/events", json!({"name": "render", "value": value})).await.json();
     }
-    service.post("/handlers/WORKER/render/leases", json!({})).await.json();
+    service.post("/handlers/WORKER/render/leases", json!({"worker": "painter-7"})).await.json();
     let visitor = Visitor::with_key(&service, &service.key).await;
+    visitor.page("/pulled-handlers").await.found().says("Programs at work").says("painter-7");
     let page = visitor.page("/pulled-handlers/WORKER/render").await.found();
     for tile in [">1</span><span class=\"label\">leased now<", ">2</span><span class=\"label\">waiting to be"]
     {

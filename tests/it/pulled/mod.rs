@@ -6,6 +6,7 @@ mod crashes;
 mod history;
 mod leases;
 mod options;
+mod programs;
 mod waiting;
 
 use reqwest::Method;

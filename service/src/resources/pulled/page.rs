@@ -19,6 +19,7 @@ use crate::resources::pulls::wire::Pull;
 use crate::resources::queues::page::retries;
 use crate::resources::targets::wire::OnDeath;
 use crate::resources::wire::List;
+use crate::resources::workers::wire::ProgramJson;
 
 /// How a handler is pulled. What is empty has its default.
 #[derive(Default, Deserialize)]
@@ -40,8 +41,11 @@ fn may_put(visit: &Visit, module: &str, name: &str) -> bool {
 /// The pulled handlers of the canvas.
 pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     let ask = visit.ask(&["pulled-handlers"]).query("limit", 100).query("cursor", visit.parameter("cursor"));
-    let handlers: List<PulledHandlerJson> = ask.get().await?;
-    Ok(View::new("Pulled handlers").above(new(&visit)).below(listed(&visit, &handlers)))
+    let programs = visit.ask(&["programs"]).query("limit", 100);
+    let (handlers, programs) =
+        tokio::join!(ask.get::<List<PulledHandlerJson>>(), programs.get::<List<ProgramJson>>());
+    let below = html! { (listed(&visit, &handlers?)) (at_work(&visit, &programs?)) };
+    Ok(View::new("Pulled handlers").above(new(&visit)).below(below))
 }
 
 fn new(visit: &Visit) -> Markup {
@@ -103,6 +107,33 @@ fn listed(visit: &Visit, handlers: &List<PulledHandlerJson>) -> Markup {
             }
         }))
         (pager(visit, handlers.next_cursor.as_deref()))
+    }
+}
+
+/// The programs that gave a name when they leased events.
+fn at_work(visit: &Visit, programs: &List<ProgramJson>) -> Markup {
+    if programs.items.is_empty() {
+        return html! {};
+    }
+    html! {
+        h2 { "Programs at work" }
+        (table("Programs", &["Program", "Handler", "Since", "Last seen"], html! {
+            @for program in &programs.items {
+                tr {
+                    td { code { (program.worker) } }
+                    td {
+                        a href=(visit.link(&["pulled-handlers", &program.module, &program.name])) {
+                            (program.module) "/" (program.name)
+                        }
+                    }
+                    td { (moment(program.since)) }
+                    td { (moment(program.seen_at)) }
+                }
+            }
+        }))
+        @if programs.next_cursor.is_some() {
+            p.quiet { "These are the first 100: " code { "wakeq workers programs" } " lists all." }
+        }
     }
 }
 
