@@ -117,7 +117,10 @@ class Loop(unittest.TestCase):
         completed = stub.about("complete")
         self.assertEqual(sorted(told.id for told in completed), ["event-0", "event-1", "event-2"])
         self.assertTrue(all(told.body == {"lease": TOKEN} for told in completed))
-        first = Told("WORKER/greet", "", "lease", {"max": 3, "lease_s": 60, "wait_s": 20.0})
+        worker = stub.told[0].body["worker"]
+        self.assertRegex(worker, rf"^[A-Za-z0-9_.-]+-{os.getpid()}$", "the host and the process")
+        body = {"max": 3, "lease_s": 60, "wait_s": 20.0, "worker": worker}
+        first = Told("WORKER/greet", "", "lease", body)
         self.assertEqual(stub.told[0], first)
 
     def test_what_a_function_returns_is_the_result_of_its_event(self) -> None:
@@ -206,9 +209,9 @@ class Loop(unittest.TestCase):
 
     def test_a_request_waits_for_a_part_of_the_lease_that_it_asks_for(self) -> None:
         stub = Stub(self, [1])
-        stub.worker.run({"x": lambda event, context: stub.worker.stop()}, lease_s=6, signals=())
-        first = {key: stub.told[0].body[key] for key in ("lease_s", "wait_s")}
-        self.assertEqual(first, {"lease_s": 6, "wait_s": 2.0})
+        stub.worker.run({"x": lambda event, context: stub.worker.stop()}, lease_s=6, name="me", signals=())
+        first = {key: stub.told[0].body[key] for key in ("lease_s", "wait_s", "worker")}
+        self.assertEqual(first, {"lease_s": 6, "wait_s": 2.0, "worker": "me"})
 
     def test_a_lease_is_over_by_itself_where_no_extension_is_answered(self) -> None:
         held = threading.Event()
@@ -327,6 +330,8 @@ class Loop(unittest.TestCase):
             ({"a": work}, {"concurrency": 0}),
             ({"a": work}, {"lease_s": 0.5}),
             ({"a": work}, {"grace_s": -1}),
+            ({"a": work}, {"name": "host:7"}),
+            ({"a": work}, {"name": ""}),
         ]
         for functions, options in wrong:
             with self.assertRaises(ValueError):

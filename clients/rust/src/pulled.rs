@@ -113,10 +113,12 @@ pub struct Released {
 }
 
 #[derive(Serialize)]
-struct Asked {
+struct Asked<'a> {
     max: u32,
     lease_s: f64,
     wait_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -224,8 +226,28 @@ impl Client {
         lease: Duration,
         wait: Duration,
     ) -> Result<Vec<LeasedEvent>, Error> {
-        let asked = Asked { max, lease_s: lease.as_secs_f64(), wait_s: wait.as_secs_f64() };
-        let request = of_handler(Method::POST, "/leases", module, name).json(&asked)?;
+        let (lease_s, wait_s) = (lease.as_secs_f64(), wait.as_secs_f64());
+        self.leased(module, name, &Asked { max, lease_s, wait_s, worker: None }).await
+    }
+
+    /// The same under the name of the program, any that it likes to have: 1 to 128 of
+    /// `A-Z a-z 0-9 _ . -`. It is shown with the events while they are leased and in their history,
+    /// and among the programs of the canvas.
+    pub async fn lease_as(
+        &self,
+        worker: &str,
+        module: &str,
+        name: &str,
+        max: u32,
+        lease: Duration,
+        wait: Duration,
+    ) -> Result<Vec<LeasedEvent>, Error> {
+        let (lease_s, wait_s) = (lease.as_secs_f64(), wait.as_secs_f64());
+        self.leased(module, name, &Asked { max, lease_s, wait_s, worker: Some(worker) }).await
+    }
+
+    async fn leased(&self, module: &str, name: &str, asked: &Asked<'_>) -> Result<Vec<LeasedEvent>, Error> {
+        let request = of_handler(Method::POST, "/leases", module, name).json(asked)?;
         Ok(self.request::<Leased>(&request).await?.events)
     }
 

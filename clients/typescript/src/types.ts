@@ -105,6 +105,11 @@ export interface WorkerContext {
 export type WorkerHandlers = Record<string, (event: LeasedEvent, context: WorkerContext) => unknown>;
 
 export interface WorkerOptions {
+  /**
+   * Shown with the events that it has leased, in their history, and among the programs: 1 to 128 of
+   * `A-Z a-z 0-9 _ . -`. Default: the host's name and the number of the process.
+   */
+  name?: string | undefined;
   /** How many events run at once. Default 10. */
   concurrency?: number | undefined;
   /** The length of a lease, 1 to 3,600. It is extended each third of it. Default 60. */

@@ -3,6 +3,7 @@
 
 import { setMaxListeners } from "node:events";
 import { ApiError, TransportError } from "./errors.js";
+import { workerName } from "./name.js";
 import { Places } from "./places.js";
 
 /** @import { Client } from "./client.js" */
@@ -98,6 +99,7 @@ class Run {
   #client;
   #served;
   #places;
+  #name;
   #leaseS;
   #graceS;
   #waitS;
@@ -116,12 +118,14 @@ class Run {
    * @param {WorkerHandlers} handlers
    * @param {WorkerOptions} options
    */
-  constructor(client, handlers, { concurrency = 10, leaseS = 60, graceS = 25, signals, signal, onError }) {
+  constructor(client, handlers, options) {
+    const { name, concurrency = 10, leaseS = 60, graceS = 25, signals, signal, onError } = options;
     this.#client = client;
     this.#served = Object.entries(handlers).map(([name, work]) => servedOf(name, work));
     if (this.#served.length === 0) throw new TypeError("a worker needs a function");
     within("concurrency", concurrency, 1, CONCURRENCY_MAX);
     this.#places = new Places(concurrency);
+    this.#name = workerName(name);
     this.#leaseS = within("leaseS", leaseS, 1, 3600);
     this.#graceS = within("graceS", graceS, 0, 3600);
     // A lease counts from before its request, so most of it has to be left after the wait.
@@ -169,11 +173,8 @@ class Run {
     const stopping = this.#stopping.signal;
     for (let failures = 0; await this.#places.someFree(stopping); ) {
       const sentAt = performance.now();
-      const body = {
-        max: Math.min(this.#places.free, LEASED_MAX),
-        lease_s: this.#leaseS,
-        wait_s: this.#waitS,
-      };
+      const max = Math.min(this.#places.free, LEASED_MAX);
+      const body = { max, lease_s: this.#leaseS, wait_s: this.#waitS, worker: this.#name };
       try {
         const path = { module: served.module, name: served.name };
         const { events } = await this.#client.request("POST", LEASES, { path, body, signal: stopping });

@@ -74,6 +74,15 @@ const about = (told, verb) => told.filter((call) => call.verb === verb);
 
 const quiet = { signals: [], onError: () => {} };
 
+test("a worker leases under the name that it is given", async (context) => {
+  const { told, worker } = await stub(context, [1]);
+  await worker.run({ greet: () => worker.stop() }, { ...quiet, name: "mailer-7" });
+  assert.equal(told[0]?.body.worker, "mailer-7");
+  for (const name of ["", "a b", "host:7", "x".repeat(129)]) {
+    await assert.rejects(worker.run({ greet: () => {} }, { ...quiet, name }), TypeError, name);
+  }
+});
+
 test("what a function returns completes its event", async (context) => {
   const { told, worker } = await stub(context, [1, 2, 3]);
   /** @type {unknown[]} */
@@ -90,7 +99,9 @@ test("what a function returns completes its event", async (context) => {
   assert.deepEqual(about(told, "complete").map(({ id, body }) => [id, body]).sort(), [
     ["event-0", { lease: TOKEN }], ["event-1", { lease: TOKEN }], ["event-2", { lease: TOKEN }],
   ]);
-  assert.deepEqual(told[0], { handler: "WORKER/greet", id: "", verb: "lease", body: { max: 10, lease_s: 60, wait_s: 20 }, before: 0 });
+  const body = { max: 10, lease_s: 60, wait_s: 20, worker: told[0]?.body.worker };
+  assert.deepEqual(told[0], { handler: "WORKER/greet", id: "", verb: "lease", body, before: 0 });
+  assert.match(body.worker, new RegExp(`^[A-Za-z0-9_.-]+-${process.pid}$`), "the host and the process");
 });
 
 test("what a function returns is the result of its event", async (context) => {

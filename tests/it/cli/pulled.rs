@@ -7,7 +7,8 @@ use crate::support::service::Service;
 
 /// Leases the only available event; returns its id and the lease's token.
 async fn lease(terminal: &Terminal) -> (String, String) {
-    let printed = terminal.run(&["handlers", "lease", "mail", "--for", "10m", "--json"]).await;
+    let as_mailer = ["handlers", "lease", "mail", "--for", "10m", "--worker", "mailer-7", "--json"];
+    let printed = terminal.run(&as_mailer).await;
     let leased: Value = serde_json::from_str(&printed.out).unwrap_or_else(|_| panic!("{}", printed.err));
     let [event] = leased["events"].as_array().unwrap().as_slice() else { panic!("one event: {leased}") };
     assert_eq!(event["value"], 42);
@@ -25,8 +26,12 @@ async fn plays(terminal: &Terminal) {
         .await;
     assert!(terminal.prints(&["handlers", "pulled"]).await.contains("WORKER/mail"));
     says(&["lease", "mail"], "no events to lease\n").await;
+    assert_eq!(terminal.prints(&["workers", "programs"]).await, "no programs\n");
     terminal.prints(&["emit", "mail", "42"]).await;
     let (id, token) = lease(terminal).await;
+    let programs = terminal.prints(&["workers", "programs"]).await;
+    assert!(programs.contains("mailer-7  WORKER/mail  <time>"), "{programs}");
+    assert!(terminal.run(&["explain", &id]).await.out.contains("mailer-7"));
     says(&["extend", "mail", &id, &token, "--for", "20m"], "event <id> is leased until <time>\n").await;
     let failed = ["release", "mail", &id, &token, "--error", "no route"];
     says(&failed, "event <id> can be leased again at once\n").await;

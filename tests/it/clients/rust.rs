@@ -290,7 +290,10 @@ async fn a_handlers_events_are_leased_on_its_canvas_only() {
     let again = mine.release(second, &Release::failed("no route")).await.unwrap();
     assert_eq!((again.died, again.retry_s), (false, Some(0.0)));
     refused(mine.complete(second).await, 410, "lease-over");
-    let second = lease(&mine).await.unwrap().remove(0);
+    let (minute, now) = (Duration::from_secs(60), Duration::ZERO);
+    let second = mine.lease_as("mailer-7", "WORKER", "greet", 10, minute, now).await.unwrap().remove(0);
+    let programs = "select count(*) from wakeq.programs where worker = 'mailer-7'";
+    assert_eq!(service.stage.count(programs).await, 1);
     assert_eq!((second.attempt, second.value.get()), (2, "2"));
     assert!(mine.release(&second, &Release::dead("no such user")).await.unwrap().died);
     mine.unpull("WORKER", "greet").await.unwrap();

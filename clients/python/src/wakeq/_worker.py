@@ -10,8 +10,11 @@ import asyncio
 import inspect
 import json
 import logging
+import os
 import random
+import re
 import signal
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +42,10 @@ ERROR_MAX = 4000
 RETRY_S_MAX = 30 * 24 * 3600
 # The longest result, in bytes.
 RESULT_MAX = 65_536
+# What a worker may be called, and how much of the host's name is kept: the end, where the names of
+# pods differ.
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+HOST_MAX = 100
 # What the service says of a lease that does not stand.
 LOST = (404, 409, 410)
 
@@ -100,6 +107,7 @@ class Worker:
         concurrency: int = 10,
         lease_s: float = 60,
         grace_s: float = 25,
+        name: str | None = None,
         signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
     ) -> None:
         """Runs until SIGTERM or SIGINT, or `stop()`.
@@ -112,7 +120,9 @@ class Worker:
         kept: JSON of up to 64 KiB. One that raises has it tried again with the handler's delays;
         `RetryError` asks for a longer one, and `DeadError` lets it die.
 
-        `functions` are by `name`, or by `MODULE/name`.
+        `functions` are by `name`, or by `MODULE/name`. The `name` of the worker is shown with the
+        events that it has leased, in their history, and among the programs. Default: the host's
+        name and the number of the process.
         """
         _within("concurrency", concurrency, 1, CONCURRENCY_MAX)
         _within("lease_s", lease_s, 1, 3600)
@@ -120,8 +130,9 @@ class Worker:
         served = [_served(handler, function) for handler, function in functions.items()]
         if not served:
             raise ValueError("a worker needs a function")
+        worker = _worker_name(name)
         self._stop.clear()
-        run = _Run(self._client, self._stop, self._changed, concurrency, lease_s)
+        run = _Run(self._client, self._stop, self._changed, worker, concurrency, lease_s)
         before = self._catch(signals)
         try:
             run.until_stopped(served)
@@ -158,10 +169,12 @@ class _Run:
         client: Client,
         stop: threading.Event,
         changed: threading.Condition,
+        worker: str,
         concurrency: int,
         lease_s: float,
     ) -> None:
         self._client = client
+        self._worker = worker
         self._stop = stop
         # Guards what is below, and is notified when a place becomes free.
         self._changed = changed
@@ -209,7 +222,12 @@ class _Run:
         failures = 0
         while (most := self._free_places()) > 0:
             sent_at = time.monotonic()
-            body = {"max": min(most, LEASED_MAX), "lease_s": self._lease_s, "wait_s": self._wait_s}
+            body = {
+                "max": min(most, LEASED_MAX),
+                "lease_s": self._lease_s,
+                "wait_s": self._wait_s,
+                "worker": self._worker,
+            }
             path = {"module": served.module, "name": served.name}
             try:
                 events = self._client.request("POST", LEASES, path=path, body=body)["events"]
@@ -420,6 +438,16 @@ def _served(handler: str, function: Function) -> _Served:
     if not callable(function):
         raise ValueError(f"the handler {handler} needs a function")
     return _Served(module or "WORKER", name, function)
+
+
+def _worker_name(given: str | None) -> str:
+    """The given name, or else the host's and the number of the process: `mailer-x7k2p-31`."""
+    if given is None:
+        host = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[-HOST_MAX:] or "worker"
+        return f"{host}-{os.getpid()}"
+    if not NAME.fullmatch(given):
+        raise ValueError("name has 1 to 128 of A-Z a-z 0-9 _ . -")
+    return given
 
 
 def _said(error: BaseException) -> str:
