@@ -446,8 +446,7 @@ begin
            when 'retries' then jsonb_typeof(f.value) <> 'number' or f.value::text !~ '^(1000|[0-9]{1,3})$'
            when 'delays_s' then not wakeq.are_seconds(f.value, 0)
            when 'timeout_s' then not wakeq.are_seconds(jsonb_build_array(f.value), 0.001)
-           when 'keep_s' then case jsonb_typeof(f.value)
-               when 'number' then f.value::text::numeric not between 0 and 7776000 else true end
+           when 'keep_s' then not wakeq.are_keep_times(f.value)
            when 'tags' then not wakeq.are_tags(f.value)
            when 'limits' then not wakeq.are_limit_keys(f.value)
            when 'urgent' then f.value <> 'true'
@@ -462,10 +461,11 @@ begin
             using
                 errcode = 'invalid_parameter_value',
                 hint = 'An event may have retries (0 to 1000), delays_s (1 to 100 numbers of seconds, up to 2592000), '
-                    || 'timeout_s (0.001 to 2592000), keep_s (0 to 7776000), not_after (a moment), batch (the name of '
-                    || 'an open batch), tags (up to 10 different texts of 1 to 100 printable ASCII characters without '
-                    || 'commas), limits (1 to 3 different keys of up to 200 letters, digits and _.:@=+~-, other than '
-                    || 'canvas, canvas:… and handler:…) and urgent (true).';
+                    || 'timeout_s (0.001 to 2592000), keep_s (0 to 7776000, or such numbers for completed, failed and '
+                    || 'cancelled), not_after (a moment), batch (the name of an open batch), tags (up to 10 different '
+                    || 'texts of 1 to 100 printable ASCII characters without commas), limits (1 to 3 different keys of '
+                    || 'up to 200 letters, digits and _.:@=+~-, other than canvas, canvas:… and handler:…) and urgent '
+                    || '(true).';
     end if;
     return kept;
 end

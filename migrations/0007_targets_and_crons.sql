@@ -7,6 +7,10 @@
 -- is read to find out. The session that emits a tick moves the row in the same transaction, which
 -- makes each tick one event.
 
+-- For how many seconds events are kept after they have completed, failed and been cancelled.
+create domain wakeq.keep_times as integer[] check (
+    cardinality(value) = 3 and array_position(value, null) is null and 0 <= all (value) and 7776000 >= all (value));
+
 create table wakeq.http_targets (
     canvas_id       uuid not null,
     module          wakeq.name not null,
@@ -39,8 +43,8 @@ create table wakeq.http_targets (
     updated_by      text not null check (length(updated_by) between 1 and 200),
     -- An event that dies halts the lane of its object.
     halts           boolean not null default false,
-    -- For how long its events are kept after they have ended, in seconds. Null: not at all.
-    keep_s          integer check (keep_s between 1 and 7776000),
+    -- For how long its events are kept after they have ended. Null: not at all.
+    keep_s          wakeq.keep_times,
     -- Since when nothing is sent to it: it answered 410 Gone. Its events wait as for a handler that
     -- no worker knows. A registration clears it, and so does unpausing the handler.
     gone_at         timestamptz,

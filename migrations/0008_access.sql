@@ -332,7 +332,7 @@ begin
     -- Nothing asks to keep it, so it costs nothing more.
     if complete.keep_s is distinct from 0 or gone.options is not null then
         perform wakeq.keep_ended(
-            gone, wakeq.keep_of(gone, complete.keep_s), 'completed', null, null, complete.result, null);
+            gone, wakeq.keep_of(gone, complete.keep_s, 'completed'), 'completed', null, null, complete.result, null);
     end if;
     -- The worker hands over after the commit. If it dies first, the promise of the next event does.
     if gone.object is not null then

@@ -93,23 +93,45 @@ comment on column wakeq.ended_events.attempts is
 create function wakeq.is_noted(number integer) returns boolean language sql immutable parallel safe
 return number <= 100 or number <= 1000 and number % 10 = 0 or number % 100 = 0;
 
--- For how many seconds an event asks to be kept, or else `usual` or, if that is null, its target;
--- null for none of them, and 0 for not at all. A worker passes as `usual` what its route or target
--- asks for, and 0 if that is nothing.
-create function wakeq.keep_of(event wakeq.events_v2, usual double precision) returns double precision
-language plpgsql stable as $$
+-- Whether this is a number of seconds up to 90 days, or an object with some for outcomes.
+create function wakeq.are_keep_times(times jsonb) returns boolean
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 begin
-    if event.options ? 'keep_s' then
+    return jsonb_typeof(times) in ('number', 'object') and not exists (
+        select from jsonb_each(case jsonb_typeof(times) when 'object' then times
+                                    else jsonb_build_object('completed', times) end) as t (outcome, value)
+         where t.outcome not in ('completed', 'failed', 'cancelled')
+            or case jsonb_typeof(t.value)
+               when 'number' then t.value::text::numeric not between 0 and 7776000 else true end);
+end
+$$;
+
+-- For how many seconds an event with this outcome asks to be kept, or else `usual` or, if that is
+-- null, its handler if it is pulled, or its target; null for none of them, and 0 for not at all. A
+-- worker passes as `usual` what its route or target asks for, and 0 if that is nothing.
+create function wakeq.keep_of(event wakeq.events_v2, usual double precision, outcome text) returns double precision
+language plpgsql stable as $$
+declare
+    asked constant jsonb := event.options -> 'keep_s';
+    times integer[];
+begin
+    if asked is not null then
         -- To the nanosecond, as the library reads it: JSON has numbers that are too small for a
         -- double, and an error would keep this event and others from being removed.
-        return round((event.options ->> 'keep_s')::numeric, 9)::double precision;
+        return round((case jsonb_typeof(asked) when 'object' then coalesce(asked ->> keep_of.outcome, '0')
+                                               else asked #>> '{}' end)::numeric, 9)::double precision;
     end if;
     if usual is not null then
         return usual;
     end if;
-    return (select t.keep_s from wakeq.http_targets t
-             where t.canvas_id = event.canvas_id and t.module = event.module and t.name = event.name
-               and t.modifier = event.modifier);
+    select p.keep_s into times from wakeq.pulled_handlers p
+     where p.canvas_id = event.canvas_id and p.module = event.module and p.name = event.name;
+    if not found then
+        select t.keep_s into times from wakeq.http_targets t
+         where t.canvas_id = event.canvas_id and t.module = event.module and t.name = event.name
+           and t.modifier = event.modifier;
+    end if;
+    return times[array_position(array['completed', 'failed', 'cancelled'], keep_of.outcome)];
 end
 $$;
 

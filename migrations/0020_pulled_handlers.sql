@@ -19,6 +19,8 @@ create table wakeq.pulled_handlers (
     delay_max_ms bigint not null check (delay_max_ms between 0 and 2592000000),
     -- An event that dies halts the lane of its object.
     halts        boolean not null,
+    -- For how long its events are kept after they have ended. Null: not at all.
+    keep_s       wakeq.keep_times,
     -- The tokens of leases are made with it, so that nobody can guess one. 244 random bits.
     lease_secret bytea not null check (length(lease_secret) = 32)
                  default sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),

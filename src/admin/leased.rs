@@ -21,7 +21,7 @@ use super::lease_turns::past_locks;
 use super::settled::is_gone;
 use super::{Admin, AdminError};
 use crate::event::{
-    Cause, Claim, CountedRun, EventId, EventOptions, HandlerScope, HeldLimit, Lane, LeaseToken, Name,
+    Cause, Claim, CountedRun, EventId, EventOptions, HandlerScope, HeldLimit, Keep, Lane, LeaseToken, Name,
     Notification, ObjectKey, PullPolicy, Timestamp,
 };
 use crate::machine::{EventPolicy, RetryPolicy};
@@ -88,10 +88,11 @@ impl Admin {
         let held = self.held(source, id, token).await?;
         let claims = [held.claim];
         let result = result.map(ToOwned::to_owned);
-        let end = AttemptEnd { took: held.took, result, ..AttemptEnd::default() };
+        let keep = held.kept();
+        let end = AttemptEnd { took: held.took, keep, result, ..AttemptEnd::default() };
         let kept = [Arc::new(KeptEnd { claim: held.claim, end })];
         let complete = async || {
-            let completed = if held.is_kept() {
+            let completed = if !keep.is_zero() {
                 self.store.complete_kept(&kept).await?
             } else if held.object.is_some() {
                 self.store.complete_links(&claims).await?
@@ -182,7 +183,7 @@ impl Admin {
         error: &str,
         retry: Option<Duration>,
     ) -> Result<(bool, GivenBack), StoreError> {
-        let PullPolicy { retries, delay, factor, delay_max, halts } = *policy;
+        let PullPolicy { retries, delay, factor, delay_max, halts, keep: _ } = *policy;
         let delays = RetryPolicy { retries, delay, factor, delay_max, ..RetryPolicy::default() };
         let delays = delays.for_event(held.asked);
         if held.retries >= delays.retries {
@@ -274,12 +275,12 @@ impl Admin {
             Fence::Gone => Err(source.gone(id)),
             Fence::Wrong => Err(source.not_leased(id)),
             Fence::Over => Err(source.over(id)),
-            Fence::Stands { claim, scope, retries, object, options, held, took, worker, now } => {
+            Fence::Stands { claim, scope, retries, object, options, held, took, keep, worker, now } => {
                 if let Some(worker) = &worker {
                     self.note_program(&scope, worker).await;
                 }
                 let asked = EventPolicy::of(options.as_deref(), retries, now);
-                Ok(HeldEvent { claim, scope, retries, object, options, held, took, worker, asked })
+                Ok(HeldEvent { claim, scope, retries, object, options, held, took, keep, worker, asked })
             }
         }
     }
@@ -396,6 +397,8 @@ struct HeldEvent {
     held: Vec<HeldLimit>,
     /// How long its attempt took; `None` if the history notes nothing of it.
     took: Option<Duration>,
+    /// For how long it is kept if its emit asks for nothing else.
+    keep: Keep,
     /// The name of the program that leased it, if it has said one.
     worker: Option<Name>,
     asked: EventPolicy,
@@ -408,7 +411,8 @@ impl HeldEvent {
         let asked = EventPolicy::of(event.options.as_deref(), retries, since);
         let object = event.place.map(|place| place.object);
         let (scope, options) = (event.address.scope, event.options);
-        Self { claim, scope, retries, object, options, held: Vec::new(), took: None, worker: None, asked }
+        let (held, took, keep, worker) = (Vec::new(), None, Keep::default(), None);
+        Self { claim, scope, retries, object, options, held, took, keep, worker, asked }
     }
 
     /// Whether another attempt may start after such a wait.
@@ -416,9 +420,9 @@ impl HeldEvent {
         self.asked.left.is_none_or(|left| wait < left)
     }
 
-    /// Whether its emit asked for it to be kept when it has ended.
-    fn is_kept(&self) -> bool {
-        self.options.as_deref().and_then(EventOptions::keep).is_some_and(|keep| !keep.is_zero())
+    /// For how long it is kept if it completes now.
+    fn kept(&self) -> Duration {
+        self.options.as_deref().and_then(EventOptions::keep).unwrap_or(self.keep).completed
     }
 
     /// The batch that it is a member of.

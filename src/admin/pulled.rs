@@ -102,6 +102,9 @@ impl Admin {
         of_handler(scope)?;
         check_retries(policy.retries, (policy.delay, policy.factor, policy.delay_max))
             .map_err(AdminError::Invalid)?;
+        if !policy.keep.is_within_limits() {
+            return Err(AdminError::Invalid("an event is kept for 90 days at most after it has ended"));
+        }
         let put = self.store.put_pulled(scope, policy, actor).await?.ok_or(AdminError::TooManyPulled)?;
         let PulledPut { new, handler, rule } = put;
         Ok(PutPulledResult { new, handler, still: rule })
@@ -289,7 +292,7 @@ impl Admin {
     }
 
     /// The same with a result, which is JSON of at most 65,536 bytes. It is kept with the event if
-    /// its emit asks for the event to be kept, and otherwise dropped.
+    /// its emit or its handler asks for the event to be kept, and otherwise dropped.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin, event: wakeq::targets::LeasedEvent) -> Result<(), wakeq::AdminError> {

@@ -9,7 +9,7 @@ use super::retries::check_retries;
 use super::targets::HEADERS_LEAVE;
 use super::{Admin, AdminError, LIST_MAX, checked};
 use super::{NewSecret, NewTarget};
-use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
+use crate::event::{Actor, CanvasId, Keep, Name, PullPolicy, QueuePattern};
 use crate::event::{Secret, target_of_queue};
 use crate::store::{Facet, FacetSettings, NewQueueRow, QueueDepth, QueuePut, RegisteredQueue};
 
@@ -330,7 +330,10 @@ fn check_facets(settings: FacetSettings) -> Result<(), AdminError> {
 }
 
 fn check_pull(policy: &PullPolicy) -> Result<(), AdminError> {
-    let PullPolicy { retries, delay, factor, delay_max, halts: _ } = *policy;
+    let PullPolicy { retries, delay, factor, delay_max, halts: _, keep } = *policy;
+    if keep != Keep::default() {
+        return Err(AdminError::Invalid("copies in queues are not kept: leave `keep_s` out"));
+    }
     check_retries(retries, (delay, factor, delay_max)).map_err(AdminError::Invalid)
 }
 

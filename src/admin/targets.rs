@@ -246,7 +246,7 @@ fn check_policy(policy: &TargetPolicy) -> Result<(), &'static str> {
     if !policy.concurrency.is_none_or(|concurrency| (1..=10_000).contains(&concurrency)) {
         return Err("the concurrency must be 1 to 10,000; leave it out for no limit");
     }
-    if policy.keep > Keep::MAX {
+    if !policy.keep.is_within_limits() {
         return Err("an event is kept for 90 days at most after it has ended");
     }
     Ok(())
@@ -269,7 +269,7 @@ mod tests {
             timeout: TIMEOUT_MAX,
             concurrency: Some(10_000),
             halts: true,
-            keep: 90 * DAY,
+            keep: Keep::all(90 * DAY),
         };
         for good in [usual(), longest.clone()] {
             assert_eq!(check_policy(&good), Ok(()), "{good:?}");
@@ -284,7 +284,7 @@ mod tests {
             (TargetPolicy { timeout: Duration::from_millis(600_001), ..usual() }, "1 s to 600 s"),
             (TargetPolicy { concurrency: Some(0), ..usual() }, "concurrency"),
             (TargetPolicy { concurrency: Some(10_001), ..usual() }, "concurrency"),
-            (TargetPolicy { keep: 91 * DAY, ..usual() }, "90 days"),
+            (TargetPolicy { keep: Keep { failed: 91 * DAY, ..Keep::all(DAY) }, ..usual() }, "90 days"),
         ] {
             let refused = check_policy(&bad).unwrap_err();
             assert!(refused.contains(words), "{bad:?}: {refused}");

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::options::Seconds;
-use super::{BatchName, Event, EventError, EventOptions, InvalidOptions, LimitKey, NewEvent, Tag, Timestamp};
+use super::seconds::Seconds;
+use super::{
+    BatchName, Event, EventError, EventOptions, InvalidOptions, Keep, LimitKey, NewEvent, Tag, Timestamp,
+};
 
 impl Event {
     /// Sets how often the event is retried after its first failure, in place of what its handler's
@@ -116,19 +118,24 @@ impl Event {
 
     /// Keeps the event for this long after it has ended, with its value and its result, in place of
     /// what its handler's [`Route`](crate::Route) or target says: 90 days at most, and zero for not
-    /// at all. If it dies, it is kept as any dead event is.
+    /// at all. A [`Keep`] has a time for each outcome. If the event dies, it is kept as any dead
+    /// event is.
     ///
     /// ```
     /// use std::time::Duration;
     /// use wakeq::Event;
+    /// use wakeq::events::Keep;
     ///
     /// # fn main() -> Result<(), wakeq::EventError> {
-    /// let refund = Event::new("refund", &42)?.keep(Duration::from_secs(30 * 24 * 3600))?;
+    /// let day = Duration::from_secs(24 * 3600);
+    /// let refund = Event::new("refund", &42)?.keep(30 * day)?;
+    /// let payment = Event::new("pay", &42)?.keep(Keep { failed: 30 * day, ..Keep::all(7 * day) })?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn keep(self, time: Duration) -> Result<Self, EventError> {
-        self.asking(|options| options.keep_s = Some(Seconds(time)))
+    pub fn keep(self, keep: impl Into<Keep>) -> Result<Self, EventError> {
+        let keep = keep.into();
+        self.asking(|options| options.keep_s = Some(keep.into()))
     }
 
     /// Gives the event a tag, by which it is found among others: up to ten of 1 to 100 printable

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use super::seconds::Seconds;
+
 /// How an event has ended that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndedOutcome {
@@ -41,8 +45,9 @@ impl EndedOutcome {
 
 displayed_as_text!(EndedOutcome);
 
-/// For how long the events of a handler are kept after they have ended, depending on how they have
-/// ended. Zero is not at all, which is the default. Dead events are kept anyway, for as long as
+/// For how long events are kept after they have ended, depending on how they have ended. Zero is
+/// not at all, which is the default. A duration stands for the same time, however an event has
+/// ended. Dead events are kept anyway, for as long as
 /// [`Retention::dead_events`](crate::database::Retention::dead_events) says. Copies in registered
 /// queues are not kept.
 ///
@@ -58,10 +63,10 @@ displayed_as_text!(EndedOutcome);
 pub struct Keep {
     /// Those whose handler returned `Ok`.
     pub completed: Duration,
-    /// Those whose handler returned an error value.
+    /// Those whose handler returned an error value, which only functions of a worker can.
     pub failed: Duration,
-    /// Those that were cancelled while they ran. An event that is cancelled while it waits does not
-    /// meet its route: it is kept if its emit or its target asks for it.
+    /// Those that were cancelled. An event that is cancelled while it waits does not meet its
+    /// route: it is kept if its emit or its target asks for it, or its handler is pulled and does.
     pub cancelled: Duration,
 }
 
@@ -83,9 +88,70 @@ impl Keep {
         }
     }
 
+    /// The same time for every outcome, if it is the same.
+    pub fn single(&self) -> Option<Duration> {
+        (*self == Self::all(self.completed)).then_some(self.completed)
+    }
+
     /// Whether none of the times is too long.
     pub(crate) fn is_within_limits(&self) -> bool {
         [self.completed, self.failed, self.cancelled].into_iter().all(|time| time <= Self::MAX)
+    }
+}
+
+impl From<Duration> for Keep {
+    fn from(time: Duration) -> Self {
+        Self::all(time)
+    }
+}
+
+/// What an event's options have as JSON: a number of seconds for every outcome, or an object with
+/// one for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum KeepSeconds {
+    All(Seconds),
+    Each(OutcomeSeconds),
+}
+
+/// An outcome that is left out is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct OutcomeSeconds {
+    completed: Seconds,
+    failed: Seconds,
+    cancelled: Seconds,
+}
+
+impl Default for OutcomeSeconds {
+    fn default() -> Self {
+        let none = Seconds(Duration::ZERO);
+        Self { completed: none, failed: none, cancelled: none }
+    }
+}
+
+impl From<Keep> for KeepSeconds {
+    fn from(keep: Keep) -> Self {
+        let Keep { completed, failed, cancelled } = keep;
+        match keep.single() {
+            Some(time) => Self::All(Seconds(time)),
+            None => Self::Each(OutcomeSeconds {
+                completed: Seconds(completed),
+                failed: Seconds(failed),
+                cancelled: Seconds(cancelled),
+            }),
+        }
+    }
+}
+
+impl From<KeepSeconds> for Keep {
+    fn from(seconds: KeepSeconds) -> Self {
+        match seconds {
+            KeepSeconds::All(time) => Self::all(time.0),
+            KeepSeconds::Each(OutcomeSeconds { completed, failed, cancelled }) => {
+                Self { completed: completed.0, failed: failed.0, cancelled: cancelled.0 }
+            }
+        }
     }
 }
 
@@ -101,6 +167,28 @@ mod tests {
         assert_eq!(Keep::default().time(EndedOutcome::Cancelled), Duration::ZERO);
         assert!(Keep::all(Keep::MAX).is_within_limits());
         assert!(!Keep { cancelled: Keep::MAX + day, ..Keep::default() }.is_within_limits());
+    }
+
+    #[test]
+    fn one_time_is_written_as_a_number_and_several_as_an_object() {
+        let second = Duration::from_secs(1);
+        for (keep, json) in [
+            (Keep::all(90 * second), "90.0"),
+            (Keep::default(), "0.0"),
+            (
+                Keep { failed: 3 * second, ..Keep::all(second) },
+                r#"{"completed":1.0,"failed":3.0,"cancelled":1.0}"#,
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&KeepSeconds::from(keep)).unwrap(), json);
+            assert_eq!(Keep::from(serde_json::from_str::<KeepSeconds>(json).unwrap()), keep);
+        }
+        let failed: KeepSeconds = serde_json::from_str(r#"{"failed": 3}"#).unwrap();
+        assert_eq!(Keep::from(failed), Keep { failed: 3 * second, ..Keep::default() });
+        for wrong in ["-1", "\"1\"", r#"{"failed": -1}"#, r#"{"failed": "1"}"#] {
+            assert!(serde_json::from_str::<KeepSeconds>(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(Keep::from(second).single(), Some(second));
     }
 
     #[test]

@@ -63,6 +63,7 @@ mod queue;
 mod quota;
 mod schedule;
 mod sealed;
+mod seconds;
 mod spelled;
 mod spread;
 mod tag;

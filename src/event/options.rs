@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::keep::KeepSeconds;
 use super::limit_name::KEYS_MAX;
+use super::seconds::Seconds;
 use super::tag::TAGS_MAX;
 use super::{
     BatchName, InvalidBatchName, InvalidLimitKey, InvalidTag, Keep, LimitKey, Tag, Timestamp, is_storable,
@@ -53,33 +55,13 @@ pub struct EventOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) batch: Option<BatchName>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) keep_s: Option<Seconds>,
+    pub(super) keep_s: Option<KeepSeconds>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tags: Vec<Tag>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) limits: Vec<LimitKey>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) urgent: bool,
-}
-
-/// A duration, as JSON a number of seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "f64", into = "f64")]
-pub(super) struct Seconds(pub(super) Duration);
-
-impl TryFrom<f64> for Seconds {
-    type Error = std::time::TryFromFloatSecsError;
-
-    fn try_from(seconds: f64) -> Result<Self, Self::Error> {
-        Duration::try_from_secs_f64(seconds).map(Self)
-    }
-}
-
-impl From<Seconds> for f64 {
-    fn from(seconds: Seconds) -> Self {
-        // In one division, so that a decimal fraction is written as it was read.
-        seconds.0.as_nanos() as f64 / 1e9
-    }
 }
 
 /// Why an event can't have its options.
@@ -166,8 +148,8 @@ impl EventOptions {
     }
 
     /// For how long the event is kept after it has ended; zero for not at all.
-    pub fn keep(&self) -> Option<Duration> {
-        self.keep_s.map(|keep| keep.0)
+    pub fn keep(&self) -> Option<Keep> {
+        self.keep_s.map(Keep::from)
     }
 
     /// The tags by which the event is found.
@@ -216,7 +198,7 @@ impl EventOptions {
         if self.not_after.is_some_and(|moment| !is_storable(moment)) {
             return Err(InvalidOptions::NotAfter);
         }
-        if self.keep_s.is_some_and(|keep| keep.0 > Keep::MAX) {
+        if self.keep().is_some_and(|keep| !keep.is_within_limits()) {
             return Err(InvalidOptions::Keep);
         }
         if self.tags.len() > TAGS_MAX {
@@ -267,7 +249,7 @@ mod tests {
             timeout_s: Some(Seconds(Duration::from_millis(250))),
             not_after: Some(moment("2026-01-31T08:00:00.000001Z")),
             batch: Some("import:42".parse().unwrap()),
-            keep_s: Some(Seconds(7 * DAY)),
+            keep_s: Some(Keep::all(7 * DAY).into()),
             tags: vec!["customer:7".parse().unwrap(), "trial".parse().unwrap()],
             limits: vec!["customer:7".parse().unwrap(), "mails".parse().unwrap()],
             urgent: true,
@@ -294,6 +276,7 @@ mod tests {
             r#"{"batch":"a b"}"#,
             r#"{"tags":[","]}"#,
             r#"{"limits":["canvas"]}"#,
+            r#"{"keep_s":{"completed":"1"}}"#,
             r#"{"urgent":1}"#,
         ] {
             assert_eq!(EventOptions::of(Some(text)), None, "{text}");
@@ -325,12 +308,13 @@ mod tests {
             timeout(Duration::from_millis(1)),
             timeout(30 * DAY),
             EventOptions { not_after: Some(moment("9999-12-31T23:59:59Z")), ..of() },
-            EventOptions { keep_s: Some(Seconds(90 * DAY)), ..of() },
-            EventOptions { keep_s: Some(Seconds(Duration::ZERO)), ..of() },
+            EventOptions { keep_s: Some(Keep::all(90 * DAY).into()), ..of() },
+            EventOptions { keep_s: Some(Keep::default().into()), ..of() },
             EventOptions { limits: vec!["a".parse().unwrap(); 3], urgent: true, ..of() },
         ] {
             assert_eq!(options.check(), Ok(()), "{options:?}");
         }
+        let failed = Keep { failed: 91 * DAY, ..Keep::default() };
         for (options, refused) in [
             (EventOptions { retries: Some(1001), ..of() }, InvalidOptions::Retries),
             (delays(0, DAY), InvalidOptions::Delays),
@@ -338,7 +322,8 @@ mod tests {
             (delays(1, 31 * DAY), InvalidOptions::Delays),
             (timeout(Duration::ZERO), InvalidOptions::Timeout),
             (timeout(31 * DAY), InvalidOptions::Timeout),
-            (EventOptions { keep_s: Some(Seconds(91 * DAY)), ..of() }, InvalidOptions::Keep),
+            (EventOptions { keep_s: Some(Keep::all(91 * DAY).into()), ..of() }, InvalidOptions::Keep),
+            (EventOptions { keep_s: Some(failed.into()), ..of() }, InvalidOptions::Keep),
             (EventOptions { tags: vec!["a".parse().unwrap(); 11], ..of() }, InvalidOptions::Tags),
             (EventOptions { limits: vec!["a".parse().unwrap(); 4], ..of() }, InvalidOptions::Limits),
         ] {

@@ -1,14 +1,17 @@
-//! Pulled queues: their retry policy, and lease tokens.
+//! Pulled queues and handlers: their policies, and lease tokens.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::Keep;
+
 /// How long a program may go on whose event was cancelled, after the extension of its lease that
 /// says so; and a worker's handler, unless its configuration says something else.
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(10);
 
-/// The retry policy of the copies in a pulled queue that were released as failed.
+/// The policy of a pulled handler, or the retry policy of the copies in a pulled queue: what happens
+/// to what was released as failed.
 ///
 /// ```
 /// let policy = wakeq::queues::PullPolicy::default();
@@ -26,6 +29,9 @@ pub struct PullPolicy {
     pub delay_max: Duration,
     /// Whether the death of a copy halts the later copies of its object. Default: no.
     pub halts: bool,
+    /// For how long events of a pulled handler are kept after they have ended, in whole seconds.
+    /// Copies in queues are not kept. Default: not at all.
+    pub keep: Keep,
 }
 
 impl Default for PullPolicy {
@@ -36,6 +42,7 @@ impl Default for PullPolicy {
             factor: 1,
             delay_max: Duration::from_secs(24 * 3600),
             halts: false,
+            keep: Keep::default(),
         }
     }
 }

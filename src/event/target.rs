@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use url::{Host, Url};
 
-use super::TargetHeaders;
+use super::{Keep, TargetHeaders};
 
 /// A handler that is reached over HTTP.
 #[derive(Clone, Debug)]
@@ -245,7 +245,7 @@ pub struct TargetPolicy {
     pub halts: bool,
     /// For how long an event is kept after it has ended, in whole seconds. Its result is the body
     /// of the target's answer, if that is JSON of at most 65,536 bytes. Default: not at all.
-    pub keep: Duration,
+    pub keep: Keep,
 }
 
 impl Default for TargetPolicy {
@@ -258,7 +258,7 @@ impl Default for TargetPolicy {
             timeout: Duration::from_secs(30),
             concurrency: None,
             halts: false,
-            keep: Duration::ZERO,
+            keep: Keep::default(),
         }
     }
 }

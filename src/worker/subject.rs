@@ -1,9 +1,7 @@
 //! What a claim is about, as far as that outlasts its handler.
 
-use std::time::Duration;
-
 use crate::event::{
-    BatchName, EventOptions, HandlerAddress, HeldLimit, Name, Notification, Place, Timestamp,
+    BatchName, EventOptions, HandlerAddress, HeldLimit, Keep, Name, Notification, Place, Timestamp,
 };
 use crate::store::ClaimedEvent;
 
@@ -18,7 +16,7 @@ pub(super) struct Subject {
     /// On the database's clock.
     pub(super) claimed_at: Timestamp,
     /// For how long its emit asked to keep it.
-    pub(super) keep: Option<Duration>,
+    pub(super) keep: Option<Keep>,
     /// The limits whose places it has.
     pub(super) held: Option<Box<[HeldLimit]>>,
 }

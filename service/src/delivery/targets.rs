@@ -11,7 +11,6 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::{Deliverer, DeliveryOutcome};
-use wakeq::events::Keep;
 use wakeq::internals::{Coalescer, FoundTarget};
 use wakeq::targets::TargetPolicy;
 use wakeq::workers::{BoxedHandler, Completion, RemoteHandler, RemoteHandlers};
@@ -55,7 +54,7 @@ impl Targets {
         let limit = policy.concurrency.map(|limit| usize::try_from(limit).unwrap_or(1));
         let concurrency = limit.map(|limit| semaphore(&self.limits, address, limit));
         let timeout = policy.timeout + Deliverer::CAPACITY_WITHIN + SLACK;
-        let (retry, halts, keep) = (retry(policy), policy.halts, Keep::all(policy.keep));
+        let (retry, halts, keep) = (retry(policy), policy.halts, policy.keep);
         let revision = found.revision;
         let deliverer = self.deliverer.clone();
         let run: BoxedHandler = Arc::new(move |event| {

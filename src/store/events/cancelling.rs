@@ -107,7 +107,7 @@ impl Sql<'_> {
                    select canvas_id, batch, -1, 1 from gone where batch is not null
                ), kept as (
                    select wakeq.keep_ended(
-                              event, wakeq.keep_of(event, $5), 'cancelled', $6, $7, null, (event).cancelled_by) from gone
+                              event, wakeq.keep_of(event, $5, 'cancelled'), 'cancelled', $6, $7, null, (event).cancelled_by) from gone
                ), passed_over as (
                    insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
                    select canvas_id, object, seq, coalesce(queue, ''), prev, 'cancelled' from gone where object is not null
@@ -150,7 +150,7 @@ impl Sql<'_> {
                    select canvas_id, batch, -count(*), count(*) from gone where batch is not null group by canvas_id, batch
                ), kept as (
                    select wakeq.keep_ended(
-                              event, wakeq.keep_of(event, null), 'cancelled', null, null, null, (event).cancelled_by) from gone
+                              event, wakeq.keep_of(event, null, 'cancelled'), 'cancelled', null, null, null, (event).cancelled_by) from gone
                ), lanes as (
                    select distinct canvas_id, object, queue, module, name from gone where object is not null
                ), passed_over as (

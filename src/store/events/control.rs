@@ -72,7 +72,7 @@ impl Sql<'_> {
                    insert into wakeq.batch_ends (canvas_id, batch, completed, cancelled)
                    select canvas_id, batch, -1, 1 from gone where batch is not null
                ), kept as (
-                   select wakeq.keep_ended(event, wakeq.keep_of(event, null), 'cancelled', null, null, null, $4) from gone
+                   select wakeq.keep_ended(event, wakeq.keep_of(event, null, 'cancelled'), 'cancelled', null, null, null, $4) from gone
                ), passed_over as (
                    insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
                    select canvas_id, object, seq, coalesce(queue, ''), prev, 'cancelled' from gone where object is not null

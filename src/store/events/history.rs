@@ -169,8 +169,8 @@ impl Sql<'_> {
                 returning e as event
                ), kept as (
                    select wakeq.keep_ended(
-                              event, wakeq.keep_of(event, ($3::float8[])[at]), ($4::text[])[at], ($5::bigint[])[at],
-                              ($6::text[])[at], ($7::text[])[at], null)
+                              event, wakeq.keep_of(event, ($3::float8[])[at], ($4::text[])[at]), ($4::text[])[at],
+                              ($5::bigint[])[at], ($6::text[])[at], ($7::text[])[at], null)
                      from gone cross join lateral width_bucket((event).id, $1::uuid[]) as at
                ), armed as (
                    update wakeq.events_v2 e

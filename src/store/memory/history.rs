@@ -38,7 +38,7 @@ impl Tables {
         ended_by: Option<&str>,
     ) {
         let asked = row.event.options.as_deref().and_then(EventOptions::keep);
-        let keep = asked.unwrap_or(end.keep).min(Keep::MAX);
+        let keep = asked.map_or(end.keep, |keep| keep.time(outcome)).min(Keep::MAX);
         if keep.is_zero() {
             return;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::event::{Actor, CanvasId, Name, PullPolicy, Timestamp};
+use crate::event::{Actor, CanvasId, Keep, Name, PullPolicy, Timestamp};
 use crate::store::kernel::{Sql, Store, StoreError, interval};
 use crate::store::targets::RegisteredTarget;
 
@@ -96,6 +96,7 @@ impl Store {
                     factor: row.pull_factor.cast_unsigned(),
                     delay_max: milliseconds(row.pull_delay_max_ms),
                     halts: row.pull_halts,
+                    keep: Keep::default(),
                 }),
                 name: row.name.parse().ok()?,
                 patterns: row.patterns,

@@ -13,6 +13,7 @@ use crate::event::{
 };
 use crate::store::events::{ClaimedRow, claimed_rows};
 use crate::store::kernel::{Store, StoreError, interval};
+use crate::store::targets::kept_for;
 
 /// A place among the events of a handler: the due time and the id of the first one behind it.
 pub(crate) type DuePlace = (Timestamp, EventId);
@@ -130,7 +131,7 @@ impl Store {
     /// The retry policy of a handler's events, if it is pulled.
     pub(crate) async fn pulled_policy(&self, scope: &HandlerScope) -> Result<Option<PullPolicy>, StoreError> {
         let query = sqlx::query!(
-            "select retries, delay_ms, factor, delay_max_ms, halts from wakeq.pulled_handlers
+            "select retries, delay_ms, factor, delay_max_ms, halts, keep_s::integer[] as keep_s from wakeq.pulled_handlers
               where canvas_id = $1 and module = $2 and name = $3",
             scope.canvas.0,
             scope.module.as_str() as _,
@@ -143,6 +144,7 @@ impl Store {
             factor: row.factor.cast_unsigned(),
             delay_max: milliseconds(row.delay_max_ms),
             halts: row.halts,
+            keep: kept_for(row.keep_s.as_deref()),
         }))
     }
 
@@ -158,7 +160,7 @@ impl Store {
                       wakeq.lease_token(p.lease_secret, $4, $5, $6) = $7 as "genuine!",
                       coalesce(e.locked_at >= clock_timestamp() - $8::interval, false) as "held!",
                       e.options::text as options, clock_timestamp() as "now!", e.leased_at as "leased_at?",
-                      e.worker::text as worker,
+                      e.worker::text as worker, p.keep_s::integer[] as keep_s,
                       case when wakeq.is_limited(e.canvas_id, e.module, e.name, e.options)
                            then array(select l.counted_canvas || '/' || l.counted_name
                                         from wakeq.limits_of(e.canvas_id, e.module, e.name, e.options) l) end as places
@@ -191,6 +193,7 @@ impl Store {
                 options: EventOptions::of(row.options.as_deref()),
                 held: row.places.iter().flatten().filter_map(|held| HeldLimit::parse(held)).collect(),
                 took: row.leased_at.map(|began| (row.now - began).to_std().unwrap_or_default()),
+                keep: kept_for(row.keep_s.as_deref()),
                 worker: row.worker.and_then(|name| name.parse().ok()),
                 now: row.now,
             },

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::admin::milliseconds;
 use crate::event::{
-    CANCEL_GRACE, CanvasId, Claim, EventId, EventOptions, HandlerScope, HeldLimit, LeaseToken, Name,
+    CANCEL_GRACE, CanvasId, Claim, EventId, EventOptions, HandlerScope, HeldLimit, Keep, LeaseToken, Name,
     Notification, ObjectKey, PullPolicy, Timestamp,
 };
 use crate::store::events::{ClaimedEvent, ClaimedRow, claimed_rows};
@@ -56,6 +56,8 @@ pub(crate) enum Fence {
         held: Vec<HeldLimit>,
         /// For how long it has been leased; `None` for a copy, whose attempts are not noted.
         took: Option<Duration>,
+        /// For how long it is kept if its emit asks for nothing else.
+        keep: Keep,
         /// The name of the program that leased it, if it has said one; none for a copy.
         worker: Option<Name>,
         /// When this was looked up, by the database's clock.
@@ -154,6 +156,7 @@ impl Store {
                 factor: row.pull_factor.cast_unsigned(),
                 delay_max: milliseconds(row.pull_delay_max_ms),
                 halts: row.pull_halts,
+                keep: Keep::default(),
             })
         });
         Ok(policy)
@@ -201,6 +204,7 @@ impl Store {
                 options: None,
                 held: Vec::new(),
                 took: None,
+                keep: Keep::default(),
                 worker: None,
                 now: row.now,
             },

@@ -8,8 +8,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, HandlerAddress, OpenError, OwnDeployment, SealedSecret, SecretKeys, Secrets, Target,
-    TargetHeaders, TargetPolicy,
+    CanvasId, EndedOutcome, HandlerAddress, Keep, OpenError, OwnDeployment, SealedSecret, SecretKeys, Secrets,
+    Target, TargetHeaders, TargetPolicy,
 };
 use crate::store::kernel::{Sql, StoreError, address};
 
@@ -37,7 +37,7 @@ struct FoundRow {
     timeout_ms: i64,
     concurrency: Option<i32>,
     halts: bool,
-    keep_s: Option<i32>,
+    keep_s: Option<Vec<i32>>,
     audience: Option<String>,
     secret: Vec<u8>,
     secret_key: Option<String>,
@@ -63,8 +63,8 @@ impl Sql<'_> {
             FoundRow,
             r#"select t.canvas_id, t.module::text as "module!", t.name::text as "name!",
                       t.modifier::text as "modifier!", t.url, t.retries, t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms,
-                      t.concurrency, t.halts, t.keep_s, t.audience, t.secret, t.secret_key, t.previous_key, t.headers, t.headers_key,
-                      t.revision,
+                      t.concurrency, t.halts, t.keep_s::integer[] as keep_s, t.audience, t.secret, t.secret_key, t.previous_key,
+                      t.headers, t.headers_key, t.revision,
                       d.namespace, d.names as own_names,
                       case when t.previous_until > now() then t.previous_secret end as previous_secret
                  from (select distinct * from unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
@@ -122,7 +122,7 @@ impl FoundRow {
             timeout: milliseconds(self.timeout_ms),
             concurrency: self.concurrency.map(i32::cast_unsigned),
             halts: self.halts,
-            keep: kept_for(self.keep_s),
+            keep: kept_for(self.keep_s.as_deref()),
         };
         let secrets = Secrets { current, previous };
         let target = Target { url, policy, audience: self.audience, secrets, headers };
@@ -132,8 +132,17 @@ impl FoundRow {
 }
 
 /// How long events are kept, from a row.
-pub(super) fn kept_for(keep_s: Option<i32>) -> Duration {
-    Duration::from_secs(u64::from(keep_s.unwrap_or(0).unsigned_abs()))
+pub(in crate::store) fn kept_for(keep_s: Option<&[i32]>) -> Keep {
+    let time = |at: usize| keep_s.and_then(|times| times.get(at)).map_or(0, |time| time.unsigned_abs());
+    let [completed, failed, cancelled] = [0, 1, 2].map(|at| Duration::from_secs(time(at).into()));
+    Keep { completed, failed, cancelled }
+}
+
+/// How long events are kept, as a row has it; `None` for not at all.
+pub(super) fn kept_times(keep: Keep) -> Option<Vec<i32>> {
+    let seconds = |time: Duration| i32::try_from(time.as_secs()).unwrap_or(i32::MAX);
+    let times = EndedOutcome::ALL.map(|outcome| seconds(keep.time(outcome)));
+    times.iter().any(|time| *time > 0).then(|| times.to_vec())
 }
 
 /// A duration from a row; a constraint keeps it from being negative.

@@ -16,6 +16,7 @@ use crate::store::kernel::{Sql, StoreError};
 
 pub(crate) use headers::SealedHeaders;
 pub use lookup::FoundTarget;
+pub(in crate::store) use lookup::kept_for;
 pub use pulled::PulledHandler;
 pub(crate) use pulled::{PulledDeletion, PulledPut};
 pub use registered::RegisteredTarget;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::{Connection, PgConnection};
 
-use super::lookup::milliseconds;
+use super::lookup::{kept_for, kept_times, milliseconds};
 use crate::event::{Actor, CanvasId, HandlerScope, Name, PullPolicy, RuleKind, Timestamp};
 use crate::store::kernel::{Store, StoreError};
 use crate::store::quotas::serialize_on_canvas;
@@ -115,7 +115,7 @@ impl Store {
     ) -> Result<Vec<PulledHandler>, StoreError> {
         let query = sqlx::query!(
             r#"select module::text as "module!", name::text as "name!", retries, delay_ms, factor, delay_max_ms, halts,
-                      created_at, created_by, updated_at, updated_by
+                      keep_s::integer[] as keep_s, created_at, created_by, updated_at, updated_by
                  from wakeq.pulled_handlers
                 where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                   and (module, name) > ($4::text, $5::text)
@@ -141,6 +141,7 @@ impl Store {
                     factor: row.factor.cast_unsigned(),
                     delay_max: milliseconds(row.delay_max_ms),
                     halts: row.halts,
+                    keep: kept_for(row.keep_s.as_deref()),
                 },
                 created_at: row.created_at,
                 created_by: row.created_by,
@@ -160,6 +161,7 @@ async fn put(
     policy: &PullPolicy,
     actor: &Actor,
 ) -> Result<Option<PulledPutRow>, sqlx::Error> {
+    let keep = kept_times(policy.keep);
     let mut transaction = connection.begin().await?;
     serialize_on_canvas(&mut transaction, scope.canvas).await?;
     let query = sqlx::query_as!(
@@ -170,12 +172,12 @@ async fn put(
                     limit $10::bigint) as counted
            ), put as (
                insert into wakeq.pulled_handlers
-                   (canvas_id, module, name, retries, delay_ms, factor, delay_max_ms, halts, created_by, updated_by)
-               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $9 from others where count < $10::bigint
+                   (canvas_id, module, name, retries, delay_ms, factor, delay_max_ms, halts, created_by, updated_by, keep_s)
+               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $13::integer[] from others where count < $10::bigint
                    on conflict (canvas_id, module, name) do update
                   set retries = excluded.retries, delay_ms = excluded.delay_ms, factor = excluded.factor,
                       delay_max_ms = excluded.delay_max_ms, halts = excluded.halts, updated_by = excluded.updated_by,
-                      updated_at = now()
+                      updated_at = now(), keep_s = excluded.keep_s
             returning xmax = 0 as new, created_at, created_by, updated_at
            ), known as (
                delete from wakeq.unknown_handlers where canvas_id = $1 and module = $2 and name = $3
@@ -201,7 +203,8 @@ async fn put(
         actor.name(),
         HANDLERS_MAX,
         actor.request_id(),
-        actor.credential_id()
+        actor.credential_id(),
+        keep.as_deref()
     );
     let row = query.fetch_optional(&mut *transaction).await?;
     transaction.commit().await?;

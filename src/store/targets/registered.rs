@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::{Connection, PgConnection};
 
 use super::headers::{self, SealedHeaders};
-use super::lookup::{kept_for, milliseconds};
+use super::lookup::{kept_for, kept_times, milliseconds};
 use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, SealedSecret,
     Secret, SecretKeys, TargetPolicy, TargetUrl, Timestamp,
@@ -115,7 +115,7 @@ struct TargetRow {
     timeout_ms: i64,
     concurrency: Option<i32>,
     halts: bool,
-    keep_s: Option<i32>,
+    keep_s: Option<Vec<i32>>,
     audience: Option<String>,
     header_names: Vec<String>,
     previous_until: Option<Timestamp>,
@@ -194,8 +194,8 @@ impl Store {
                          from unnest($2::text[], $3::text[]) with ordinality as given (module, name, at)) as wanted
                 cross join lateral (
                     select t.module::text as module, t.name::text as name, t.modifier::text as modifier, t.url, t.retries,
-                           t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms, t.concurrency, t.halts, t.keep_s, t.audience,
-                           t.header_names,
+                           t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms, t.concurrency, t.halts,
+                           t.keep_s::integer[] as keep_s, t.audience, t.header_names,
                            case when t.previous_until > now() then t.previous_until end as previous_until,
                            t.gone_at, t.created_at, t.created_by, t.updated_at, t.updated_by
                       from wakeq.http_targets t
@@ -224,7 +224,7 @@ impl Sql<'_> {
         let query = sqlx::query_as!(
             TargetRow,
             r#"select module::text as "module!", name::text as "name!", modifier::text as "modifier!", url, retries, delay_ms,
-                      factor, delay_max_ms, timeout_ms, concurrency, halts, keep_s, audience, header_names,
+                      factor, delay_max_ms, timeout_ms, concurrency, halts, keep_s::integer[] as keep_s, audience, header_names,
                       case when previous_until > now() then previous_until end as previous_until,
                       gone_at, created_at, created_by, updated_at, updated_by
                  from wakeq.http_targets
@@ -310,7 +310,7 @@ type Written = Result<Option<PutRow>, sqlx::Error>;
 
 /// Writes the target and the audit log, and deletes the note.
 async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: TargetFacts) -> Written {
-    let HandlerAddress { scope, modifier } = new.address;
+    let (HandlerAddress { scope, modifier }, keep) = (new.address, kept_times(new.policy.keep));
     sqlx::query_as!(
         PutRow,
         r#"with others as (
@@ -321,7 +321,7 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
                insert into wakeq.http_targets as t
                    (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms,
                     concurrency, audience, secret, secret_key, created_by, updated_by, halts, keep_s)
-               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $24::text, $17, $17, $22, $25
+               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $24::text, $17, $17, $22, $25::integer[]
                  from others where count < wakeq.quota_of($1, 'targets', $15) on conflict (canvas_id, module, name, modifier) do update
                   set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms, halts = excluded.halts,
                       factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
@@ -374,7 +374,7 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: Tar
         facts.is_awaited,
         new.policy.halts,
         facts.repeats,
-        new.sealed.key.as_deref(), kept_seconds(new.policy.keep)
+        new.sealed.key.as_deref(), keep.as_deref()
     )
     .fetch_optional(connection)
     .await
@@ -444,7 +444,7 @@ impl TargetRow {
                 timeout: milliseconds(self.timeout_ms),
                 concurrency: self.concurrency.map(i32::cast_unsigned),
                 halts: self.halts,
-                keep: kept_for(self.keep_s),
+                keep: kept_for(self.keep_s.as_deref()),
             },
             audience: self.audience,
             header_names: self.header_names,
@@ -460,11 +460,6 @@ impl TargetRow {
 
 fn integer(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
-}
-
-/// How long events are kept; `None` for not at all.
-fn kept_seconds(keep: Duration) -> Option<i32> {
-    i32::try_from(keep.as_secs()).ok().filter(|seconds| *seconds > 0)
 }
 
 fn in_milliseconds(duration: Duration) -> i64 {

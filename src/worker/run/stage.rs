@@ -114,8 +114,8 @@ pub(super) struct Owner {
 impl Owner {
     /// How the event's history ends, where this is the last attempt at it. A copy is not kept.
     pub(super) fn end(&self, report: Option<&AttemptReport>, outcome: EndedOutcome) -> AttemptEnd {
-        let (subject, usual) = (&self.subject, self.handler.keep.time(outcome));
-        let keep = if subject.copy.is_some() { Duration::ZERO } else { subject.keep.unwrap_or(usual) };
+        let asked = self.subject.keep.unwrap_or(self.handler.keep);
+        let keep = if self.subject.copy.is_some() { Duration::ZERO } else { asked.time(outcome) };
         if keep.is_zero() {
             return AttemptEnd::default();
         }

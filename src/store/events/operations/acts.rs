@@ -117,7 +117,7 @@ async fn remove(transaction: &mut PgConnection, meant: Meant<'_>, cancels: bool)
                insert into wakeq.batch_ends (canvas_id, batch, completed, cancelled)
                select $2, batch, -count(*), count(*) from gone where batch is not null group by batch
            ), kept as (
-               select wakeq.keep_ended(event, wakeq.keep_of(event, null), 'cancelled', null, null, null, $5) from gone where $4
+               select wakeq.keep_ended(event, wakeq.keep_of(event, null, 'cancelled'), 'cancelled', null, null, null, $5) from gone where $4
            ), asked as (
                update wakeq.events_v2 set cancelled_by = $5
                 where $4 and id = any ($1) and canvas_id = $2 and cancelled_by is null

@@ -75,8 +75,8 @@ async fn a_failing_copy_is_retried_then_dies() {
 #[tokio::test]
 async fn the_queue_says_when_it_is_tried_again() {
     let second = std::time::Duration::from_secs(1);
-    let policy =
-        PullPolicy { retries: 5, delay: 10 * second, factor: 3, delay_max: 40 * second, halts: false };
+    let (delay, delay_max) = (10 * second, 40 * second);
+    let policy = PullPolicy { retries: 5, delay, factor: 3, delay_max, ..PullPolicy::default() };
     let puller = Puller::of(NewQueue { pull: Some(policy), ..pulled() }).await;
     puller.emit_two().await;
     for (asked, delay_s) in
