@@ -48,7 +48,7 @@ pub use listen::{Heard, Listening};
 pub use operations::{
     NewOperation, Operation, OperationFilter, OperationKind, OperationPreview, OperationState,
 };
-pub use options::EventOptions;
+pub use options::{EventOptions, KeepSeconds};
 pub use pulled::{Extended, LeasedEvent, PullPolicy, Release, Released};
 pub use request::{Method, Request};
 pub use search::{EventCount, EventFilter, EventSummary};

@@ -36,7 +36,7 @@ pub struct EventOptions {
     pub not_after: Option<DateTime<Utc>>,
     /// Seconds for which the event is kept after it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep_s: Option<f64>,
+    pub keep_s: Option<KeepSeconds>,
     /// Tags by which the event is found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
@@ -46,6 +46,28 @@ pub struct EventOptions {
     /// Whether workers start the event before those that are not urgent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub urgent: bool,
+}
+
+/// For how many seconds an event is kept after it has ended: one number for every outcome, or one
+/// for each.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum KeepSeconds {
+    /// However the event ends.
+    All(f64),
+    /// By outcome.
+    Each {
+        /// If it completes.
+        #[serde(default)]
+        completed: f64,
+        /// If it fails with an error value.
+        #[serde(default)]
+        failed: f64,
+        /// If it is cancelled.
+        #[serde(default)]
+        cancelled: f64,
+    },
 }
 
 impl EventOptions {
@@ -70,7 +92,14 @@ impl EventOptions {
     /// Sets for how long the event is kept after it has ended, with its result: 90 days at most,
     /// and zero for not at all.
     pub fn keep(self, time: Duration) -> Self {
-        Self { keep_s: Some(time.as_secs_f64()), ..self }
+        Self { keep_s: Some(KeepSeconds::All(time.as_secs_f64())), ..self }
+    }
+
+    /// The same with a time for each outcome: if it completes, fails with an error value, and is
+    /// cancelled.
+    pub fn keep_by_outcome(self, completed: Duration, failed: Duration, cancelled: Duration) -> Self {
+        let [completed, failed, cancelled] = [completed, failed, cancelled].map(|time| time.as_secs_f64());
+        Self { keep_s: Some(KeepSeconds::Each { completed, failed, cancelled }), ..self }
     }
 
     /// Adds a tag by which the event is found: up to ten of 1 to 100 printable ASCII characters,

@@ -32,6 +32,8 @@ pub struct PullPolicy {
     delay_max_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     on_death: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keep_s: Option<u64>,
 }
 
 /// A leased event: no one else gets it until its lease ends.
@@ -156,6 +158,12 @@ impl PullPolicy {
     /// The longest delay. Default a day.
     pub fn delay_max(self, delay_max: Duration) -> Self {
         Self { delay_max_s: Some(delay_max.as_secs_f64()), ..self }
+    }
+
+    /// Keeps events for this long after they have ended, in whole seconds: 90 days at most. Default:
+    /// not at all.
+    pub fn keep(self, time: Duration) -> Self {
+        Self { keep_s: Some(time.as_secs()), ..self }
     }
 
     /// Lets the death of an event halt the later ones of its object.

@@ -4,7 +4,9 @@
 use std::fs::File;
 use std::io::Read;
 
+use crate::resources::targets::wire::keep::KeepJson;
 use wakeq::Event;
+use wakeq::events::Keep;
 
 /// Maximum bytes read from a file, which is more than any value may have.
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -30,6 +32,14 @@ pub(crate) fn json(text: &str) -> Result<String, String> {
             ))
         }
     }
+}
+
+/// For how long something is kept: `7days`, or a time for each outcome.
+pub(crate) fn keep_for(text: &str) -> Result<Keep, String> {
+    let time = |text: &str| Some(humantime::parse_duration(text).ok()?.as_secs_f64());
+    let keep = KeepJson::parse(text, time).and_then(KeepJson::read);
+    let words = "give a time such as 7days, or completed=7days,failed=30days,cancelled=1day";
+    keep.ok_or_else(|| words.to_owned())
 }
 
 fn read(from: impl Read, place: &str) -> Result<String, String> {

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 91] = [
+const NAMES_NOTHING: [&str; 94] = [
     // Content that is stored as the caller sends it.
     "value",
     "result",
@@ -60,6 +60,9 @@ const NAMES_NOTHING: [&str; 91] = [
     "postpone_s",
     "at_most_s",
     "keep_s",
+    "completed",
+    "failed",
+    "cancelled",
     // Modes.
     "action",
     "known",

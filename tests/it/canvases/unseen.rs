@@ -55,7 +55,7 @@ const SILENT: SurvivalReason =
 const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
-const UNSEEN: [Unseen; 115] = [
+const UNSEEN: [Unseen; 116] = [
     ("src/store/events/cancelling.rs", "e.id = $1 and e.canvas_id = $2", KNOWN),
     ("src/store/events/cancelling.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/checkpoints.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -67,6 +67,7 @@ const UNSEEN: [Unseen; 115] = [
     ("src/store/events/history.rs", "d.canvas_id = $1 and d.id = $2", KNOWN),
     ("src/store/events/history.rs", "e.id = $2 and e.canvas_id = $1", KNOWN),
     ("migrations/0013_history.sql", "a.canvas_id = attempts_at.canvas", KNOWN),
+    ("migrations/0013_history.sql", "p.canvas_id = event.canvas_id", OUTSIDE),
     ("migrations/0013_history.sql", "t.canvas_id = event.canvas_id", OUTSIDE),
     ("src/store/events/last_attempts.rs", "b.canvas_id = $1 and b.event_id", OWN_IDS),
     (

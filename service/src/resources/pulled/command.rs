@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::cli::Context;
 use crate::cli::arguments::{HandlerArg, HandlerName, TableArgs, event_id};
 use crate::cli::client::Request;
-use crate::cli::given::json;
+use crate::cli::given::{json, keep_for};
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::cli::text;
@@ -20,6 +20,7 @@ use crate::resources::pulled::wire::{
 use crate::resources::pulls::command::{LeasingArgs, LengthArg, ReleaseArgs};
 use crate::resources::pulls::wire::{ExtendRequest, Pull, Released};
 use crate::resources::targets::wire::Policy;
+use wakeq::events::Keep;
 use wakeq::{EventId, Name};
 
 /// Options that are not given have their defaults, also where a handler is registered again.
@@ -46,6 +47,11 @@ pub(crate) struct PullHandler {
     /// The object stays halted until the event is redriven or skipped.
     #[arg(long)]
     halt_on_death: bool,
+    /// Keep events for this long after they have ended (7days)
+    ///
+    /// It is 90days at most, or a time for each outcome: completed=7days,cancelled=1day.
+    #[arg(long, value_name = "DURATION", value_parser = keep_for)]
+    keep: Option<Keep>,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -146,6 +152,7 @@ impl PullHandler {
             factor: self.factor.unwrap_or(default.factor),
             delay_max_s,
             on_death: self.halt_on_death.into(),
+            keep_s: self.keep.unwrap_or_default().into(),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::resources::handlers::wire::{Handler, RuleKind};
 use crate::resources::pulled::wire::{PulledHandlerJson, PutPulledAnswer};
 use crate::resources::pulls::wire::Pull;
 use crate::resources::queues::page::retries;
+use crate::resources::targets::page::{kept, kept_for};
 use crate::resources::targets::wire::OnDeath;
 use crate::resources::wire::List;
 use crate::resources::workers::wire::ProgramJson;
@@ -32,6 +33,7 @@ pub(crate) struct PullForm {
     factor: String,
     delay_max_s: String,
     on_death: OnDeath,
+    keep_s: String,
 }
 
 fn may_put(visit: &Visit, module: &str, name: &str) -> bool {
@@ -78,7 +80,13 @@ fn fields(policy: Option<&Pull>) -> Markup {
         (form::text("factor", "Each further delay times", &text(|policy| policy.factor.to_string()), "1"))
         (form::text("delay_max_s", "Longest delay, in s", &text(|policy| policy.delay_max_s.to_string()), "86400"))
         (form::select("on_death", "When an event dies", on_death, &choices))
+        (form::text("keep_s", "Keep ended events, in s", &text(written), "0"))
     }
+}
+
+/// How long events are kept, as the form has it.
+fn written(policy: &Pull) -> String {
+    policy.keep_s.written(|seconds| seconds.to_string())
 }
 
 fn listed(visit: &Visit, handlers: &List<PulledHandlerJson>) -> Markup {
@@ -197,6 +205,7 @@ fn about(visit: &Visit, pulled: &PulledHandlerJson) -> Markup {
                 html! { "each as long as its program asks for, up to an hour; one that expires counts as a loss" },
             ),
         ),
+        ("Ended events", Some(html! { (kept(policy.keep_s)) })),
         ("Made", Some(html! { (moment(pulled.created_at)) " by " (pulled.created_by) })),
         ("Changed", Some(html! { (moment(pulled.updated_at)) " by " (pulled.updated_by) })),
     ])
@@ -251,6 +260,7 @@ impl PullForm {
             }
         }
         policy.insert("on_death".to_owned(), json!(self.on_death));
+        policy.insert("keep_s".to_owned(), json!(kept_for(&self.keep_s)?));
         Ok(Value::Object(policy))
     }
 }

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::resources::events::wire::checkpoint::CheckpointJson;
 use crate::resources::objects::wire::PlaceJson;
 use crate::resources::targets::wire::OnDeath;
+use crate::resources::targets::wire::keep::{KeepJson, whole_seconds_schema};
 use wakeq::queues::{InvalidLeaseToken, LeaseToken, PullPolicy};
 
 /// How copies of a pulled queue, or events of a pulled handler, that are released with an error are
@@ -32,6 +33,10 @@ pub(crate) struct Pull {
     pub(crate) delay_max_s: f64,
     /// What happens to what comes later on an object when a copy or event of it dies.
     pub(crate) on_death: OnDeath,
+    /// How long events of a pulled handler are kept after they have ended. Of a queue it is left out.
+    #[serde(skip_serializing_if = "KeepJson::is_nothing")]
+    #[schema(schema_with = whole_seconds_schema)]
+    pub(crate) keep_s: KeepJson<u32>,
 }
 
 /// As deserialized, with defaults for missing fields.
@@ -43,6 +48,7 @@ struct GivenPull {
     factor: u32,
     delay_max_s: f64,
     on_death: OnDeath,
+    keep_s: KeepJson<u32>,
 }
 
 /// How many copies or events to lease, for how long, and how long to wait for them.
@@ -242,13 +248,14 @@ impl ReleaseRequest {
 impl Pull {
     /// The policy to be stored.
     pub(crate) fn read(self) -> Result<PullPolicy, InvalidPull> {
-        let Self { retries, delay_s, factor, delay_max_s, on_death } = self;
+        let Self { retries, delay_s, factor, delay_max_s, on_death, keep_s } = self;
         Ok(PullPolicy {
             retries,
             delay: seconds("delay_s", delay_s)?,
             factor,
             delay_max: seconds("delay_max_s", delay_max_s)?,
             halts: on_death == OnDeath::Halt,
+            keep: keep_s.read().ok_or(InvalidPull::Seconds("keep_s"))?,
         })
     }
 }
@@ -261,24 +268,24 @@ impl Default for Pull {
 
 impl Default for GivenPull {
     fn default() -> Self {
-        let Pull { retries, delay_s: _, factor, delay_max_s, on_death } = Pull::default();
-        Self { retries, delay_s: None, factor, delay_max_s, on_death }
+        let Pull { retries, delay_s: _, factor, delay_max_s, on_death, keep_s } = Pull::default();
+        Self { retries, delay_s: None, factor, delay_max_s, on_death, keep_s }
     }
 }
 
 impl From<GivenPull> for Pull {
     fn from(given: GivenPull) -> Self {
-        let GivenPull { retries, delay_s, factor, delay_max_s, on_death } = given;
+        let GivenPull { retries, delay_s, factor, delay_max_s, on_death, keep_s } = given;
         let delay_s = delay_s.unwrap_or_else(|| Self::default().delay_s.min(delay_max_s));
-        Self { retries, delay_s, factor, delay_max_s, on_death }
+        Self { retries, delay_s, factor, delay_max_s, on_death, keep_s }
     }
 }
 
 impl From<PullPolicy> for Pull {
     fn from(policy: PullPolicy) -> Self {
-        let PullPolicy { retries, delay, factor, delay_max, halts } = policy;
+        let PullPolicy { retries, delay, factor, delay_max, halts, keep } = policy;
         let (delay_s, delay_max_s) = (delay.as_secs_f64(), delay_max.as_secs_f64());
-        Self { retries, delay_s, factor, delay_max_s, on_death: halts.into() }
+        Self { retries, delay_s, factor, delay_max_s, on_death: halts.into(), keep_s: keep.into() }
     }
 }
 

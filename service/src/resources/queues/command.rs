@@ -200,6 +200,7 @@ impl PutQueueArgs {
             factor: policy.factor,
             delay_max_s: policy.delay_max_s,
             on_death: policy.on_death,
+            ..Pull::default()
         });
         let target = match self.url {
             Some(url) => {

@@ -191,7 +191,7 @@ fn in_flight(queue: &QueueJson) -> String {
 
 /// How copies are tried again.
 pub(crate) fn retries(pull: &Pull) -> Markup {
-    let Pull { retries, delay_s, factor, delay_max_s, on_death } = pull;
+    let Pull { retries, delay_s, factor, delay_max_s, on_death, .. } = pull;
     policy(*retries, *delay_s, *factor, *delay_max_s, *on_death)
 }
 

@@ -13,11 +13,13 @@ use crate::cli::Context;
 use crate::cli::arguments::{HandlerAddressArg, HandlerName, TableArgs};
 use crate::cli::client::Request;
 use crate::cli::failure::Failure;
+use crate::cli::given::keep_for;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::config::DeliveryArgs;
 use crate::resources::targets::wire::{self, OnDeath, Policy, PutAnswer, PutTarget, SecretText};
 pub(crate) use headers::HeaderArgs;
 use wakeq::Name;
+use wakeq::events::Keep;
 
 /// Maximum size of a file with a secret.
 const SECRET_MAX_BYTES: u64 = 1024;
@@ -39,9 +41,10 @@ pub(crate) struct PutTargetArgs {
     rotate_secret: bool,
     /// Keep events for this long after they have ended (7days)
     ///
-    /// It is 90days at most. The result is the target's answer, if that is JSON.
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
-    keep: Option<Duration>,
+    /// It is 90days at most, or a time for each outcome: completed=7days,cancelled=1day. The result
+    /// is the target's answer, if that is JSON.
+    #[arg(long, value_name = "DURATION", value_parser = keep_for)]
+    keep: Option<Keep>,
     #[command(flatten)]
     headers: HeaderArgs,
     #[command(flatten)]
@@ -119,7 +122,7 @@ fn row(target: &wire::TargetJson) -> [String; 5] {
 impl PutTargetArgs {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
-        let keep_s = self.keep.map_or(0, whole_seconds);
+        let keep_s = self.keep.unwrap_or_default().into();
         let (policy, rotate_secret) = (Policy { keep_s, ..self.policy.over_default() }, self.rotate_secret);
         let (url, audience, headers) = (self.url, self.audience, self.headers.read()?);
         let new = PutTarget { url, policy, audience, secret, rotate_secret, headers };
@@ -150,10 +153,6 @@ impl PolicyArgs {
             keep_s: default.keep_s,
         }
     }
-}
-
-fn whole_seconds(time: Duration) -> u32 {
-    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
 
 fn print_put(handler: &HandlerAddressArg, answer: &PutAnswer) -> anyhow::Result<()> {
@@ -212,9 +211,10 @@ pub(crate) fn print(target: &wire::TargetJson) -> anyhow::Result<()> {
         OnDeath::Skip => "",
         OnDeath::Halt => "; objects halt when an event dies",
     };
-    let kept = match keep_s {
-        0 => String::new(),
-        keep_s => format!("; ended events are kept for {keep_s} s"),
+    let kept = if keep_s.is_nothing() {
+        String::new()
+    } else {
+        format!("; ended events are kept for {}", keep_s.written(|seconds| format!("{seconds} s")))
     };
     let at_once = concurrency.map(|concurrency| format!("; {concurrency} at once")).unwrap_or_default();
     field(

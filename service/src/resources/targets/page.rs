@@ -16,8 +16,10 @@ use crate::page::view::{Done, View};
 use crate::page::visit::{PathParts, Visit};
 use crate::resources::attempts::page as attempts;
 use crate::resources::handlers::wire::Handler;
+use crate::resources::targets::wire::keep::KeepJson;
 use crate::resources::targets::wire::{OnDeath, Policy, RESERVED_MODIFIERS, TargetJson};
 use crate::resources::wire::List;
+pub(crate) use form::kept_for;
 
 /// How many targets are shown with their handler.
 const SHOWN: usize = 50;
@@ -225,11 +227,12 @@ fn on_death(on_death: OnDeath) -> &'static str {
     }
 }
 
-fn kept(keep_s: u32) -> String {
-    match keep_s {
-        0 => "are deleted".to_owned(),
-        seconds => format!("are kept for {}", length(seconds.into())),
+/// What becomes of events that have ended.
+pub(crate) fn kept(keep_s: KeepJson<u32>) -> String {
+    if keep_s.is_nothing() {
+        return "are deleted".to_owned();
     }
+    format!("are kept for {}", keep_s.written(|seconds| length(seconds.into())))
 }
 
 /// Asks before a target is deleted: how many events its handler has.

@@ -1,6 +1,7 @@
 //! Targets: handlers that are reached over HTTP.
 
 pub(crate) mod headers;
+pub(crate) mod keep;
 
 use std::fmt;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use utoipa::ToSchema;
 use crate::resources::handlers::wire::RuleKind;
 use crate::resources::wire::wire_from;
 use headers::HeadersText;
+use keep::{KeepJson, whole_seconds_schema};
 use wakeq::targets::{InvalidHeaders, InvalidSecret, InvalidTargetUrl, TargetPolicy};
 
 /// Modifiers that no target has: the paths of the API use these words for other things, so that
@@ -86,16 +88,10 @@ pub(crate) struct Policy {
     pub(crate) concurrency: Option<u32>,
     /// What happens to later events of an object when one of its events dies.
     pub(crate) on_death: OnDeath,
-    /// How long events are kept after they have ended, in whole seconds, with the body of the
-    /// target's answer as their result if that is JSON of at most 65,536 bytes. Default: 0, not at
-    /// all. Copies in queues are not kept.
-    #[serde(skip_serializing_if = "is_zero")]
-    #[schema(minimum = 0, maximum = 7_776_000, default = 0)]
-    pub(crate) keep_s: u32,
-}
-
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+    /// How long events are kept after they have ended.
+    #[serde(skip_serializing_if = "KeepJson::is_nothing")]
+    #[schema(schema_with = whole_seconds_schema)]
+    pub(crate) keep_s: KeepJson<u32>,
 }
 
 /// What happens to later events of an object when one of its events dies.
@@ -207,7 +203,7 @@ impl Policy {
             timeout: duration("timeout_s", timeout_s)?,
             concurrency,
             halts: on_death == OnDeath::Halt,
-            keep: Duration::from_secs(keep_s.into()),
+            keep: keep_s.read().ok_or(InvalidTarget::Seconds("keep_s"))?,
         })
     }
 }
@@ -223,7 +219,7 @@ struct GivenPolicy {
     timeout_s: f64,
     concurrency: Option<u32>,
     on_death: OnDeath,
-    keep_s: u32,
+    keep_s: KeepJson<u32>,
 }
 
 impl Default for GivenPolicy {
@@ -267,7 +263,7 @@ impl From<TargetPolicy> for Policy {
             timeout_s: timeout.as_secs_f64(),
             concurrency,
             on_death: halts.into(),
-            keep_s: u32::try_from(keep.as_secs()).unwrap_or(u32::MAX),
+            keep_s: keep.into(),
         }
     }
 }

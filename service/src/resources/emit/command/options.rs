@@ -5,9 +5,11 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::arguments;
+use crate::cli::given::keep_for;
 use crate::resources::emit::wire::OptionsJson;
+use crate::resources::targets::wire::keep::KeepJson;
 use wakeq::Timestamp;
-use wakeq::events::Tag;
+use wakeq::events::{Keep, Tag};
 use wakeq::limits::LimitKey;
 
 #[derive(Args)]
@@ -30,8 +32,10 @@ pub(super) struct OptionArgs {
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     not_after: Option<Timestamp>,
     /// Keep it after its end (7days), at most 90days
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
-    keep: Option<Duration>,
+    ///
+    /// Or for a time for each outcome: completed=7days,failed=30days,cancelled=1day.
+    #[arg(long, value_name = "DURATION", value_parser = keep_for)]
+    keep: Option<Keep>,
     /// Tag to find it by (customer:7); repeatable
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<Tag>,
@@ -55,7 +59,7 @@ impl OptionArgs {
             delays_s: self.delays.map(|delays| delays.iter().map(seconds).collect()),
             timeout_s: self.timeout.as_ref().map(seconds),
             not_after: self.not_after,
-            keep_s: self.keep.as_ref().map(seconds),
+            keep_s: self.keep.map(KeepJson::from),
             tags: self.tags.iter().map(Tag::to_string).collect(),
             limits: self.limits.iter().map(LimitKey::to_string).collect(),
             urgent: self.urgent,

@@ -7,6 +7,7 @@ use crate::http::problem::Problem;
 use crate::page::time;
 use crate::resources::emit::wire::{NewEvent, OnConflictJson, OptionsJson, UniqueJson, UniqueUntil};
 use crate::resources::events::page::split;
+use crate::resources::targets::wire::keep::KeepJson;
 
 /// Fields that are folded away if none of them is filled in.
 const MORE: [&str; 12] = [
@@ -106,12 +107,18 @@ impl GivenFields {
             delays_s: (!delays.is_empty()).then_some(delays),
             timeout_s: length("timeout")?,
             not_after: not_after.map_err(Problem::bad_request)?,
-            keep_s: length("keep")?,
+            keep_s: self.text("keep").map(|text| kept(&text)).transpose()?,
             tags: split(self.get("tags")),
             limits: split(self.get("limits")),
             urgent: self.get("urgent") == "true",
         })
     }
+}
+
+/// How long it is kept: one length of time, or one for each outcome.
+fn kept(text: &str) -> Result<KeepJson<f64>, Problem> {
+    let words = "`keep` can't be read: write a length, such as 7 d, or completed=7 d,failed=30 d,cancelled=1 d";
+    KeepJson::parse(text, |part| seconds("keep", part).ok()).ok_or_else(|| Problem::bad_request(words))
 }
 
 /// A length of time in seconds.

@@ -11,6 +11,7 @@ use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, SchemaType, Ty
 
 use super::json;
 use super::refusal::{Fault, named};
+use crate::resources::targets::wire::keep::{KeepByOutcome, KeepJson, seconds_schema};
 use wakeq::events::{EventOptions, InvalidOptions};
 use wakeq::{Event, EventError};
 
@@ -38,10 +39,10 @@ pub(crate) struct OptionsJson {
     /// Moment after which no attempt starts: the event then dies of the cause `expired`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_after: Option<DateTime<Utc>>,
-    /// Seconds for which the event is kept after it has ended, with its result; 0 for not at all.
+    /// Seconds for which the event is kept after it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 7_776_000.0)]
-    pub(crate) keep_s: Option<f64>,
+    #[schema(schema_with = seconds_schema)]
+    pub(crate) keep_s: Option<KeepJson<f64>>,
     /// Tags by which the event is found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 10, example = json!(["customer:7"]))]
@@ -84,9 +85,7 @@ impl OptionsJson {
                     let moment = |raw| json::timestamp(&json::string(raw, "`not_after`")?, "`not_after`");
                     new.not_after = given.map(moment).transpose()?;
                 }
-                "keep_s" => {
-                    new.keep_s = given.map(|raw| json::seconds(raw.get(), "`keep_s`")).transpose()?;
-                }
+                "keep_s" => new.keep_s = given.map(keep).transpose()?,
                 "tags" => new.tags = given.map(|raw| texts(raw, "tags")).transpose()?.unwrap_or_default(),
                 "limits" => {
                     new.limits = given.map(|raw| texts(raw, "limits")).transpose()?.unwrap_or_default();
@@ -114,7 +113,8 @@ impl OptionsJson {
             event = event.not_after(moment)?;
         }
         if let Some(keep_s) = self.keep_s {
-            event = event.keep(duration(keep_s, InvalidOptions::Keep)?)?;
+            let keep = keep_s.read().ok_or(EventError::Options(InvalidOptions::Keep))?;
+            event = event.keep(keep)?;
         }
         for tag in &self.tags {
             event = event.tag(tag)?;
@@ -133,6 +133,27 @@ fn retries(raw: &RawValue) -> Result<u32, Fault> {
 fn delays(raw: &RawValue) -> Result<Vec<f64>, Fault> {
     let delays = json::elements(raw, "`delays_s`")?;
     delays.into_iter().map(|delay| json::seconds(delay.get(), "each of `delays_s`")).collect()
+}
+
+/// One number of seconds, or an object with some for outcomes.
+fn keep(raw: &RawValue) -> Result<KeepJson<f64>, Fault> {
+    if !raw.get().starts_with('{') {
+        return json::seconds(raw.get(), "`keep_s`").map(KeepJson::All);
+    }
+    let mut times = KeepByOutcome::default();
+    for (outcome, raw) in json::fields(raw, "`keep_s`")? {
+        let time = match outcome.as_str() {
+            "completed" => &mut times.completed,
+            "failed" => &mut times.failed,
+            "cancelled" => &mut times.cancelled,
+            _ => {
+                let what = format!("{} in `keep_s`", named(&outcome));
+                return Err(Fault::shape(what, "left out: the fields are completed, failed and cancelled"));
+            }
+        };
+        *time = json::seconds(raw.get(), "each of `keep_s`")?;
+    }
+    Ok(KeepJson::Each(times))
 }
 
 /// The strings of the field `name`.
@@ -165,7 +186,7 @@ impl From<&EventOptions> for OptionsJson {
             delays_s: delays.map(|delays| delays.iter().map(Duration::as_secs_f64).collect()),
             timeout_s: options.timeout().map(|timeout| timeout.as_secs_f64()),
             not_after: options.not_after(),
-            keep_s: options.keep().map(|keep| keep.as_secs_f64()),
+            keep_s: options.keep().map(KeepJson::from),
             tags: options.tags().iter().map(ToString::to_string).collect(),
             limits: options.limits().iter().map(ToString::to_string).collect(),
             urgent: options.is_urgent(),

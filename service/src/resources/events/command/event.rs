@@ -163,7 +163,7 @@ fn asked(options: &OptionsJson) -> String {
         delays,
         timeout_s.map(|timeout| format!("timeout {timeout}s")),
         not_after.map(|at| format!("not after {}", moment(at))),
-        keep_s.map(|keep| format!("keep {keep}s")),
+        keep_s.map(|keep| format!("keep {}", keep.written(|seconds| format!("{seconds}s")))),
         (!tags.is_empty()).then(|| format!("tags {}", tags.join(","))),
         (!limits.is_empty()).then(|| format!("limits {}", limits.join(","))),
         urgent.then(|| "urgent".to_owned()),

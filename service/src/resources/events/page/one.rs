@@ -213,7 +213,7 @@ fn asked_for(visit: &Visit, options: &OptionsJson, keys: &[LimitKey<'_>]) -> Mar
             ("Before the retries", delays),
             ("Cut off after", options.timeout_s.map(|timeout| html! { (length(timeout)) })),
             ("Starts no later than", options.not_after.map(moment)),
-            ("Kept after its end", options.keep_s.map(|keep| html! { (length(keep)) })),
+            ("Kept after its end", options.keep_s.map(|keep| html! { (keep.written(length)) })),
             ("Urgent", options.urgent.then(|| html! { "yes: workers start it first" })),
         ]))
     }

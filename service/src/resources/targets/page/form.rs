@@ -10,6 +10,7 @@ use crate::http::problem::Problem;
 use crate::page::form;
 use crate::page::visit::Visit;
 use crate::resources::targets::wire::headers::HeadersText;
+use crate::resources::targets::wire::keep::KeepJson;
 use crate::resources::targets::wire::{OnDeath, Policy, PutTarget, TargetJson};
 
 /// The fields as they are written. Empty numbers stand for the defaults.
@@ -71,7 +72,7 @@ impl TargetForm {
                 OnDeath::Skip => "skip".to_owned(),
                 OnDeath::Halt => "halt".to_owned(),
             },
-            keep_s: policy.keep_s.to_string(),
+            keep_s: policy.keep_s.written(|seconds| seconds.to_string()),
             ..Self::default()
         }
     }
@@ -105,7 +106,7 @@ impl TargetForm {
             timeout_s: seconds("Timeout", &self.timeout_s)?.unwrap_or(usual.timeout_s),
             concurrency: number("At a time", &self.concurrency)?,
             on_death: if self.on_death == "halt" { OnDeath::Halt } else { OnDeath::Skip },
-            keep_s: number("Keep ended events", &self.keep_s)?.unwrap_or(usual.keep_s),
+            keep_s: kept_for(&self.keep_s)?,
         })
     }
 
@@ -181,6 +182,15 @@ pub(super) fn show(visit: &Visit, action: &str, back: &str, given: &TargetForm) 
             p.choices { button.main type="submit" { (yes) } " " a.button href=(back) { "Leave it as it is" } }
         },
     )
+}
+
+/// How long events are kept: seconds, or some for each outcome.
+pub(crate) fn kept_for(text: &str) -> Result<KeepJson<u32>, Problem> {
+    if text.trim().is_empty() {
+        return Ok(KeepJson::default());
+    }
+    let words = "`Keep ended events` is a whole number of seconds, or completed=604800,cancelled=86400";
+    KeepJson::parse(text, |seconds| seconds.parse().ok()).ok_or_else(|| Problem::bad_request(words))
 }
 
 fn numbers(given: &TargetForm) -> Markup {
