@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::queues::canvas;
 use super::{Table, tester};
-use crate::event::{CanvasId, Cause, Claim, EndedOutcome, EventId};
+use crate::event::{CanvasId, Cause, Claim, EndedOutcome, EventId, HandlerScope, Keep, PullPolicy};
 use crate::store::{AttemptEnd, CommandOutcome, EndedFilter, KeptEnd, NotedRetry, Retry, complete_in};
 
 const TOOK: Duration = Duration::from_millis(1500);
@@ -169,8 +169,11 @@ async fn an_emit_decides_how_long_its_event_is_kept() {
         ("{\"keep_s\": 60.0}", Duration::ZERO, Some(60)),
         ("{\"keep_s\": 60.0}", DAY, Some(60)),
         ("{\"keep_s\": 0}", DAY, None),
+        ("{\"keep_s\": {\"completed\": 60}}", DAY, Some(60)),
+        ("{\"keep_s\": {\"failed\": 60, \"cancelled\": 60}}", DAY, None),
         // Too small for a double.
         ("{\"keep_s\": 1e-400}", DAY, None),
+        ("{\"keep_s\": {\"completed\": 1e-400}}", DAY, None),
         ("{\"retries\": 1}", DAY, Some(86_400)),
     ] {
         let table = Table::new().await;
@@ -232,6 +235,62 @@ async fn the_longest_time_is_the_same_in_every_time_zone() {
     assert_eq!(sqlx::query(moved).execute(&mut *session).await.unwrap().rows_affected(), 1);
 }
 
+#[tokio::test]
+async fn plain_sql_asks_for_a_time_or_for_one_by_outcome() {
+    let table = Table::new().await;
+    for (options, is_good) in [
+        ("0", true),
+        ("7776000", true),
+        ("{}", true),
+        ("{\"completed\": 0.5, \"failed\": 0, \"cancelled\": 7776000}", true),
+        ("7776001", false),
+        ("-1", false),
+        ("\"60\"", false),
+        ("[60]", false),
+        ("{\"dead\": 60}", false),
+        ("{\"failed\": -1}", false),
+        ("{\"failed\": \"60\"}", false),
+        ("{\"failed\": null}", false),
+    ] {
+        let kept = sqlx::query("select wakeq.kept_options(jsonb_build_object('keep_s', $1::text::jsonb))");
+        assert_eq!(kept.bind(options).execute(&table.pool).await.is_ok(), is_good, "{options}");
+    }
+}
+
+/// A target, or a pulled handler, keeps the events of its own canvas that are cancelled while they
+/// wait, if it keeps those. A handler that is pulled has no use for a target.
+#[tokio::test]
+async fn a_pulled_handler_keeps_events_of_its_own_canvas_alone() {
+    let cancelled = Duration::from_secs(60);
+    for (keep, is_kept) in [
+        (Keep { cancelled, ..Keep::default() }, true),
+        (Keep { completed: DAY, failed: DAY, ..Keep::default() }, false),
+        (Keep::default(), false),
+    ] {
+        let table = Table::new().await;
+        let ids = table.add(2).await;
+        let moved = "update wakeq.events_v2 set canvas_id = $1 where id = $2";
+        sqlx::query(moved).bind(canvas(7).0).bind(ids[1].0).execute(&table.pool).await.unwrap();
+        table.run(KEEPS).await;
+        let scope = HandlerScope::worker(CanvasId::DEFAULT, "known").unwrap();
+        let policy = PullPolicy { keep, ..PullPolicy::default() };
+        assert!(table.store.put_pulled(&scope, &policy, &tester()).await.unwrap().unwrap().new);
+        assert_eq!(table.store.pulled_policy(&scope).await.unwrap(), Some(policy));
+        for (of, id) in [(CanvasId::DEFAULT, ids[0]), (canvas(7), ids[1])] {
+            table.store.cancel(of, id, &tester()).await.unwrap();
+            let kept = table.store.ended_event(of, id).await.unwrap();
+            assert_eq!(kept.is_some(), of == CanvasId::DEFAULT && is_kept, "{keep:?}");
+        }
+    }
+}
+
+/// A target that keeps what is cancelled.
+const KEEPS: &str =
+    "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms,
+                                     timeout_ms, secret, created_by, updated_by, keep_s)
+     values ('00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', 'https://example.com', 1, 1000, 2, 10000,
+             1000, sha256('1'), 'test', 'test', '{0,0,60}')";
+
 /// A target keeps the events of its own canvas that are cancelled while they wait.
 #[tokio::test]
 async fn a_target_keeps_events_of_its_own_canvas_alone() {
@@ -239,14 +298,7 @@ async fn a_target_keeps_events_of_its_own_canvas_alone() {
     let ids = table.add(2).await;
     let moved = "update wakeq.events_v2 set canvas_id = $1 where id = $2";
     sqlx::query(moved).bind(canvas(7).0).bind(ids[1].0).execute(&table.pool).await.unwrap();
-    table
-        .run(
-            "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms,
-                                             timeout_ms, secret, created_by, updated_by, keep_s)
-             values ('00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', 'https://example.com', 1, 1000, 2, 10000,
-                     1000, sha256('1'), 'test', 'test', 60)",
-        )
-        .await;
+    table.run(KEEPS).await;
     for (of, id) in [(CanvasId::DEFAULT, ids[0]), (canvas(7), ids[1])] {
         table.store.cancel(of, id, &tester()).await.unwrap();
         let kept = table.store.ended_event(of, id).await.unwrap();

@@ -60,6 +60,13 @@ async fn plays(terminal: &Terminal) {
     let (id, token) = lease(terminal).await;
     let hopeless = ["release", "mail", &id, &token, "--error", "no such user", "--dead"];
     says(&hopeless, "event <id> is now a dead event\n").await;
+    terminal.prints(&["handlers", "pull", "mail", "--keep", "completed=7days,cancelled=1day"]).await;
+    terminal.prints(&["emit", "mail", "42"]).await;
+    let (id, token) = lease(terminal).await;
+    says(&["complete", "mail", &id, &token], "event <id> is complete\n").await;
+    let kept = terminal.run(&["events", "show", &id]).await.out;
+    assert!(kept.contains("mailer-7") && kept.contains("completed"), "{kept}");
+    terminal.complains(2, &["handlers", "pull", "mail", "--keep", "dead=7days"]).await;
     says(&["unpull", "mail"], "events of WORKER/mail go to workers and targets again\n").await;
 }
 

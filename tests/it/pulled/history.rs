@@ -152,6 +152,38 @@ async fn a_leased_event_that_is_kept_has_its_attempts() {
     puller.stop().await;
 }
 
+/// The handler keeps what its emits ask nothing else for; the same handler of another canvas does
+/// not.
+#[tokio::test]
+async fn a_pulled_handler_keeps_its_events() {
+    let puller = Puller::start().await;
+    let keep = json!({"completed": 3600, "failed": 0, "cancelled": 60});
+    let put = puller.ask(CanvasId::DEFAULT, Method::PUT, "/pull", json!({"keep_s": keep})).await.json();
+    assert_eq!(put["handler"]["policy"]["keep_s"], keep);
+    puller.emit_two().await;
+    let event = puller.one().await;
+    let completed = puller.on(&event, "complete", json!({"result": {"receipt": 7}})).await;
+    assert_eq!(completed.status, 204);
+    let shown = puller.shown(CanvasId::DEFAULT, &event["id"]).await.json();
+    has(&shown, json!({"state": "completed", "worker": NONE}));
+    let result = format!("/events/{}?view=full", event["id"].as_str().unwrap());
+    assert_eq!(puller.service.get(&result).await.json()["result"], json!({"receipt": 7}));
+    let theirs = puller.lease_on(OTHER, json!({})).await.remove(0);
+    puller.on_as((OTHER, &theirs["id"]), &theirs["lease"], "complete", json!({})).await;
+    assert_eq!(puller.shown(OTHER, &theirs["id"]).await.problem().0, 404, "it is not kept there");
+
+    let unkept = Event::new("mail", &2).unwrap().keep(Duration::ZERO).unwrap();
+    puller.service.stage.queue.emit(unkept).await.unwrap();
+    let unkept = puller.one().await;
+    puller.completes(&unkept).await;
+    assert_eq!(puller.shown(CanvasId::DEFAULT, &unkept["id"]).await.problem().0, 404);
+    for wrong in [json!(7_776_001), json!(-1), json!(0.5), json!({"dead": 1})] {
+        let refused = puller.ask(CanvasId::DEFAULT, Method::PUT, "/pull", json!({"keep_s": wrong})).await;
+        assert_eq!(refused.problem().0, 400, "{wrong}");
+    }
+    puller.stop().await;
+}
+
 /// Each lease that was ended counts as a run for the statistics of its canvas.
 #[tokio::test]
 async fn how_long_leases_took_is_in_the_statistics() {

@@ -4,7 +4,7 @@
 use reqwest::Method;
 use serde_json::json;
 use wakeq::machine::Outcome;
-use wakeq::{CanvasId, Handlers};
+use wakeq::{CanvasId, EventId, Handlers};
 use wakeq_service::access::Scope;
 use wiremock::ResponseTemplate;
 
@@ -38,6 +38,41 @@ async fn the_result_is_the_answer_if_that_is_json() {
         assert_eq!(shown["state"], "completed", "{shown}");
         assert_eq!(service.stage.admin.result(OTHER, id).await.unwrap(), None);
     }
+    running.stop().await;
+    service.stop().await;
+}
+
+/// A target has a time for each outcome, or one for all of them. An emit goes before it.
+#[tokio::test]
+async fn a_target_keeps_by_outcome() {
+    let service = service().await;
+    let target = answering([ResponseTemplate::new(204), ResponseTemplate::new(204)]).await;
+    let keep = json!({"completed": 0, "failed": 60, "cancelled": 3600});
+    let registered = put(&service, &target.uri(), json!({"policy": {"keep_s": keep}})).await;
+    assert_eq!(registered["target"]["policy"]["keep_s"], keep);
+    let mut running = worker(&service.stage, Handlers::new());
+    let id = service.stage.emit("greet").await;
+    running.until(id, Outcome::Deleted).await;
+    assert_eq!(service.get(&format!("/events/{id}")).await.problem().0, 404, "it has completed");
+    let asked = json!({"name": "greet", "value": 1, "options": {"keep_s": {"completed": 60}}});
+    let asked = service.post("/events", asked).await.json()["id"].as_str().unwrap().to_owned();
+    running.until(EventId(asked.parse().unwrap()), Outcome::Deleted).await;
+    let shown = service.get(&format!("/events/{asked}")).await.json();
+    let options = json!({"keep_s": {"completed": 60.0, "failed": 0.0, "cancelled": 0.0}});
+    has(&shown, json!({"state": "completed", "options": options}));
+    let later = json!({"name": "greet", "value": 1, "delay_s": 3600});
+    let later = service.post("/events", later).await.json()["id"].as_str().unwrap().to_owned();
+    service.post(&format!("/events/{later}/cancel"), json!({})).await.json();
+    has(&service.get(&format!("/events/{later}")).await.json(), json!({"state": "cancelled"}));
+    for wrong in [json!({"dead": 1}), json!({"failed": -1}), json!({"failed": 7_776_001}), json!("7days")] {
+        let refused = service.put(GREET, json!({"url": target.uri(), "policy": {"keep_s": wrong}})).await;
+        assert_eq!(refused.problem().0, 400, "{wrong}");
+        let emit = json!({"name": "greet", "options": {"keep_s": wrong}});
+        assert_eq!(service.post("/events", emit).await.problem().0, 400, "{wrong}");
+    }
+    let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
+    let path = format!("/canvases/{OTHER}/events/{asked}");
+    assert_eq!(service.ask(&theirs, Method::GET, &path, NONE).await.problem().0, 404);
     running.stop().await;
     service.stop().await;
 }

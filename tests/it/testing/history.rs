@@ -30,6 +30,8 @@ async fn keeps_what_was_asked_for(mut kit: TestKit) {
     let first = kit.emit(event("work", "fails first")).await.unwrap().id;
     let failed = kit.emit(event("work", "nothing to do")).await.unwrap().id;
     let unkept = kit.emit(event("work", "done").keep(Duration::ZERO).unwrap()).await.unwrap().id;
+    let only_failed = Keep { failed: DAY, ..Keep::default() };
+    let unasked = kit.emit(event("work", "done").keep(only_failed).unwrap()).await.unwrap().id;
     let asked = kit.emit(event("plain", "done").keep(3 * DAY).unwrap()).await.unwrap().id;
     let later = event("plain", "done").keep(DAY).unwrap().after(DAY).unwrap();
     let cancelled = kit.emit(later).await.unwrap().id;
@@ -63,7 +65,9 @@ async fn keeps_what_was_asked_for(mut kit: TestKit) {
     assert_eq!(value.as_deref(), Some(r#""nothing to do""#));
     let Explanation::Ended(ended) = kit.explain(failed).await.unwrap() else { panic!("it is kept") };
     assert_eq!((ended.error.as_deref(), ended.claims), (Some("no address"), 1));
-    assert_eq!(kit.explain(unkept).await.unwrap(), Explanation::Unknown);
+    for id in [unkept, unasked] {
+        assert_eq!(kit.explain(id).await.unwrap(), Explanation::Unknown);
+    }
 
     assert_eq!(list(&EndedFilter { canvas: OTHER, ..all.clone() }).await, []);
     assert_eq!(admin.attempts(OTHER, first).await.unwrap(), []);
