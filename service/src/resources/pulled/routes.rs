@@ -142,7 +142,8 @@ pub(crate) async fn extend(
 
 /// Complete a leased event
 ///
-/// The event is deleted, and kept in the history if its emit asked for that, with the result.
+/// The event is deleted, and kept in the history if its emit or its handler asks for that, with the
+/// result.
 ///
 /// A request whose response was lost may have been carried out. Repeated, it is answered with 404
 /// if it was.
