@@ -160,8 +160,8 @@ impl PullPolicy {
         Self { delay_max_s: Some(delay_max.as_secs_f64()), ..self }
     }
 
-    /// Keeps events for this long after they have ended, in whole seconds: 90 days at most. Default:
-    /// not at all.
+    /// Keeps events for this long after they have ended, in whole seconds: 90 days at most. By
+    /// default they are deleted.
     pub fn keep(self, time: Duration) -> Self {
         Self { keep_s: Some(time.as_secs()), ..self }
     }

@@ -41,8 +41,8 @@ pub(crate) struct LeasedEvents {
 impl Store {
     /// Leases up to `most` events of a pulled handler, in the order of their due times: with at
     /// most `bytes_max` bytes of values together, or one event. Looks at a bounded number of them:
-    /// the first ones, and those from this place on if it finds nothing there. The leases are in the
-    /// name of the store's [worker](Store::claiming_as), if it has one.
+    /// the first ones, and those from this place on if it finds nothing there. The leases have the
+    /// name of the store's [worker](Store::claiming_as), if there is one.
     pub(crate) async fn lease_events(
         &self,
         scope: &HandlerScope,

@@ -33,7 +33,7 @@ pub(crate) struct Pull {
     pub(crate) delay_max_s: f64,
     /// What happens to what comes later on an object when a copy or event of it dies.
     pub(crate) on_death: OnDeath,
-    /// How long events of a pulled handler are kept after they have ended. Of a queue it is left out.
+    /// How long events of a pulled handler are kept after they have ended; left out of a queue.
     #[serde(skip_serializing_if = "KeepJson::is_nothing")]
     #[schema(schema_with = whole_seconds_schema)]
     pub(crate) keep_s: KeepJson<u32>,
