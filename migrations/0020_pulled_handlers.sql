@@ -282,8 +282,8 @@ $$;
 -- those that are due at the same time. It never looks at more, since whoever makes a rule waits for
 -- it at the gate.
 --
--- `leased_at` is where the attempt begins, for the history: extensions move `locked_at`. The name of
--- the program, if it has said one, is `by_worker`.
+-- `leased_at` is where the attempt begins, for the history: extensions move `locked_at`. A program
+-- that has a name passes it as `by_worker`.
 --
 -- A row without a token is of no event. With the module 'room', its name is that of a limit, after
 -- its canvas, for which `wake_waiting` has to be called. With the module 'cancels', running events

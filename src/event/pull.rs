@@ -10,8 +10,8 @@ use super::Keep;
 /// says so; and a worker's handler, unless its configuration says something else.
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(10);
 
-/// The policy of a pulled handler, or the retry policy of the copies in a pulled queue: what becomes
-/// of what was released as failed.
+/// The policy of a pulled handler, or of the copies in a pulled queue: what becomes of those that
+/// were released as failed.
 ///
 /// ```
 /// let policy = wakeq::queues::PullPolicy::default();

@@ -51,11 +51,11 @@ struct GivenPull {
     keep_s: KeepJson<u32>,
 }
 
-/// How many copies or events to lease, for how long, and how long to wait for them.
+/// How many copies to lease, for how long, and how long to wait for them.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LeaseRequest {
-    /// Maximum number of copies or events.
+    /// Maximum number of copies.
     #[schema(minimum = 1, maximum = 100, default = 1)]
     pub(crate) max: u32,
     /// Length of the lease, in seconds.
