@@ -181,10 +181,10 @@ impl Admin {
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
-    /// use wakeq::{CanvasId, HandlerScope};
+    /// use wakeq::{CanvasId, HandlerScope, Name};
     ///
     /// let handler = HandlerScope::worker(CanvasId::DEFAULT, "send-email")?;
-    /// let (mailer, minute) = ("mailer-7".parse()?, Duration::from_secs(60));
+    /// let (mailer, minute): (Name, _) = ("mailer-7".parse()?, Duration::from_secs(60));
     /// let events = admin.lease_events_as(&mailer, &handler, 10, minute, Duration::ZERO).await?;
     /// # Ok(())
     /// # }
