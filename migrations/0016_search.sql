@@ -247,4 +247,62 @@ begin
 end
 $$;
 
+-- Up to `look` events of a canvas, or of one of its handlers, that are kept after they have ended with
+-- one of these outcomes, after a place in their list and since a moment, the latest first. They are
+-- merged from one list of each outcome, which are the ranges of the indexes, and of which no more is
+-- read than is returned. Those whose time is over are among them until their partition goes: a page
+-- that skipped them might read a million rows. Each plan is made for an empty table as well as for
+-- a full one, so sorting is no choice.
+create function wakeq.ended_after(
+    canvas uuid, outcomes text[], module text, name text, since timestamptz, after_ended timestamptz, after_id uuid,
+    look bigint)
+returns setof wakeq.ended_events
+language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+declare
+    week constant timestamptz := date_trunc('week', now(), 'UTC');
+begin
+    if ended_after.name is null then
+        return query
+        (select e.* from wakeq.ended_events e
+          where e.canvas_id = canvas and e.outcome = 'completed'
+            and 'completed' = any (outcomes) and e.kept_until >= week
+            and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+          order by e.ended_at desc, e.id desc limit look)
+         union all
+        (select e.* from wakeq.ended_events e
+          where e.canvas_id = canvas and e.outcome = 'failed'
+            and 'failed' = any (outcomes) and e.kept_until >= week
+            and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+          order by e.ended_at desc, e.id desc limit look)
+         union all
+        (select e.* from wakeq.ended_events e
+          where e.canvas_id = canvas and e.outcome = 'cancelled'
+            and 'cancelled' = any (outcomes) and e.kept_until >= week
+            and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+          order by e.ended_at desc, e.id desc limit look)
+         order by ended_at desc, id desc limit look;
+    else
+        return query
+        (select e.* from wakeq.ended_events e
+          where e.canvas_id = canvas and e.module = ended_after.module and e.name = ended_after.name
+            and e.outcome = 'completed' and 'completed' = any (outcomes) and e.kept_until >= week
+            and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+          order by e.ended_at desc, e.id desc limit look)
+         union all
+        (select e.* from wakeq.ended_events e
+          where e.canvas_id = canvas and e.module = ended_after.module and e.name = ended_after.name
+            and e.outcome = 'failed' and 'failed' = any (outcomes) and e.kept_until >= week
+            and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+          order by e.ended_at desc, e.id desc limit look)
+         union all
+        (select e.* from wakeq.ended_events e
+          where e.canvas_id = canvas and e.module = ended_after.module and e.name = ended_after.name
+            and e.outcome = 'cancelled' and 'cancelled' = any (outcomes) and e.kept_until >= week
+            and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+          order by e.ended_at desc, e.id desc limit look)
+         order by ended_at desc, id desc limit look;
+    end if;
+end
+$$;
+
 revoke all on all functions in schema wakeq from public;

@@ -231,13 +231,13 @@ pub mod database {
 pub mod events {
     pub use crate::emit::{BatchError, EventBatch, Idempotent};
     pub use crate::event::{
-        BatchCounts, BatchName, Checkpoint, ChosenIdTaken, Due, EndedOutcome, EventOptions, IdempotencyKey,
-        InvalidBatchName, InvalidCheckpoint, InvalidIdempotencyKey, InvalidMetadata, InvalidName,
-        InvalidOptions, InvalidTag, InvalidUnique, JsonError, Keep, Metadata, OnConflict, Tag, Traceparent,
-        Unique, UniqueOutcome,
+        BatchCounts, BatchName, Checkpoint, ChosenIdTaken, Due, EndedFilter, EndedOutcome, EventOptions,
+        IdempotencyKey, InvalidBatchName, InvalidCheckpoint, InvalidIdempotencyKey, InvalidMetadata,
+        InvalidName, InvalidOptions, InvalidTag, InvalidUnique, JsonError, Keep, Metadata, OnConflict, Tag,
+        Traceparent, Unique, UniqueOutcome,
     };
     pub use crate::store::{
-        AttemptRecord, BatchProgress, BatchState, EndedEvent, EndedFilter, HandlerAttempt, RegisteredBatch,
+        AttemptRecord, BatchProgress, BatchState, EndedEvent, HandlerAttempt, RegisteredBatch,
     };
 }
 

@@ -1,13 +1,16 @@
 //! The history of events: their attempts, and events that are kept after they have ended.
 
 use super::cursor::DeadPosition;
-use super::lists::cut;
-use super::{Admin, AdminError, Cursor, LIST_MAX, Page};
-use crate::event::{CanvasId, EventId, HandlerScope, Name};
-use crate::store::{AttemptRecord, EndedEvent, EndedFilter, HandlerAttempt};
+use super::lists::{LOOK_MAX, cut};
+use super::{Admin, AdminError, Cursor, EventCount, LIST_MAX, Page};
+use crate::event::{CanvasId, EndedFilter, EventId, HandlerScope, Name, Timestamp};
+use crate::store::{AttemptRecord, EndedEvent, FoundEnded, HandlerAttempt};
 
 /// Maximum number of attempts of a handler that are shown.
 const LAST_MAX: u32 = 100;
+/// Maximum number of ended events that one page examines if it looks into errors, values or
+/// results, which takes several times as long as to compare tags and times.
+const LOOK_INSIDE_MAX: i64 = 2_500;
 
 impl Admin {
     /// The last 100 attempts at an event that failed or were too early, in their order. The event
@@ -68,9 +71,13 @@ impl Admin {
         Ok(self.store.last_attempts(scope, modifier, i64::from(limit.clamp(1, LAST_MAX))).await?)
     }
 
-    /// Events that have ended and are kept, the latest first, up to `limit`, 1 to [`LIST_MAX`]. An
-    /// event is kept if its emit, its route or its target asks for it. Dead events are in
-    /// [`Admin::dead`].
+    /// Events that have ended, are kept and meet the filter, the latest first, up to `limit`, 1 to
+    /// [`LIST_MAX`]. An event is kept if its emit, its route or its target asks for it. Dead events
+    /// are in [`Admin::dead`].
+    ///
+    /// A page examines up to 10,000 events, and if the filter asks for what is in errors, values or
+    /// results, up to 2,500 with 8 MiB of values and results. So it may be short or empty and still
+    /// have a next page.
     ///
     /// ```
     /// use std::time::Duration;
@@ -87,10 +94,15 @@ impl Admin {
     ///     let (one, other): (i64, i64) = event.value()?;
     ///     Completion::with_result(&(one + other))
     /// }))?;
-    /// let id = kit.emit(Event::new("add", &(2, 3))?).await?.id;
+    /// let id = kit.emit(Event::new("add", &(2, 3))?.tag("sum")?).await?.id;
     /// kit.drain().await?;
     ///
-    /// let page = kit.admin().ended(&EndedFilter::default(), None, 100).await?;
+    /// let five = EndedFilter {
+    ///     tags: vec!["sum".parse()?],
+    ///     result: Some("$ = 5".parse()?),
+    ///     ..EndedFilter::default()
+    /// };
+    /// let page = kit.admin().ended(&five, None, 100).await?;
     /// assert_eq!((page.items[0].id, page.items[0].outcome), (id, EndedOutcome::Completed));
     /// assert_eq!(kit.admin().result(CanvasId::DEFAULT, id).await?.as_deref(), Some("5"));
     /// # Ok(())
@@ -102,13 +114,61 @@ impl Admin {
         cursor: Option<&Cursor>,
         limit: u32,
     ) -> Result<Page<EndedEvent>, AdminError> {
-        let after = cursor.map(Cursor::ended).transpose()?.map(|DeadPosition(at, id)| (at, id));
-        let limit = limit.clamp(1, LIST_MAX);
-        let mut items = self.store.ended_events(filter, after, i64::from(limit) + 1).await?;
-        let more = cut(&mut items, limit as usize, |event| event.error.as_deref().map_or(0, str::len));
-        let last = items.last().filter(|_| more);
-        let next = last.map(|last| Cursor::of_ended(DeadPosition(last.ended_at, last.id)));
-        Ok(Page { looked_at: items.len() as u64, items, next })
+        filter.check()?;
+        let after = place(cursor)?;
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let one_more = limit as i64 + 1;
+        // The first rows usually suffice, and examining thousands takes far longer.
+        let mut found = self.store.search_ended(filter, after, (one_more, one_more)).await?;
+        let meant = found.iter().filter(|event| event.is_meant).count();
+        if meant < limit && end_of(&found).0.is_some() {
+            found = self.store.search_ended(filter, after, (look_max(filter), one_more)).await?;
+        }
+        let (mut next, mut looked_at) = end_of(&found);
+        found.retain(|event| event.is_meant);
+        if found.len() > limit {
+            found.truncate(limit);
+            (next, looked_at) = found.last().map_or((None, 0), |last| (Some(*last), last.number));
+        }
+        let keys: Vec<_> = found.iter().map(FoundEnded::key).collect();
+        let mut items = self.store.ended_of(filter.canvas, &keys).await?;
+        if cut(&mut items, limit, |event| event.error.as_deref().map_or(0, str::len)) {
+            let last = items
+                .last()
+                .and_then(|last| found.iter().find(|event| event.key() == (last.id, last.kept_until)));
+            (next, looked_at) = last.map_or((next, looked_at), |last| (Some(*last), last.number));
+        }
+        Ok(Page { items, next: next.as_ref().map(cursor_of), looked_at: looked_at.unsigned_abs() })
+    }
+
+    /// How many events that have ended and are kept meet the filter, of those that a page of
+    /// [`Admin::ended`] examines after the cursor. If [`EventCount::next`] is set, there are at
+    /// least as many: repeat the call with it, and add the counts.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::events::EndedFilter;
+    ///
+    /// let of_customer = EndedFilter { tags: vec!["customer:7".parse()?], ..EndedFilter::default() };
+    /// let counted = admin.count_ended(&of_customer, None).await?;
+    /// println!("{}{} events", if counted.next.is_some() { "at least " } else { "" }, counted.count);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn count_ended(
+        &self,
+        filter: &EndedFilter,
+        cursor: Option<&Cursor>,
+    ) -> Result<EventCount, AdminError> {
+        filter.check()?;
+        let look = look_max(filter);
+        let found = self.store.search_ended(filter, place(cursor)?, (look, look + 1)).await?;
+        let (last, looked_at) = end_of(&found);
+        Ok(EventCount {
+            count: found.iter().filter(|event| event.is_meant).count() as u64,
+            looked_at: looked_at.unsigned_abs(),
+            next: last.as_ref().map(cursor_of),
+        })
     }
 
     /// What the handler of an ended event has returned, as JSON text; `None` if it has returned
@@ -120,4 +180,25 @@ impl Admin {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Maximum number of ended events that one page examines.
+fn look_max(filter: &EndedFilter) -> i64 {
+    if filter.looks_inside() { LOOK_INSIDE_MAX } else { LOOK_MAX }
+}
+
+/// The place of a cursor in the list of ended events.
+fn place(cursor: Option<&Cursor>) -> Result<Option<(Timestamp, EventId)>, AdminError> {
+    Ok(cursor.map(Cursor::ended).transpose()?.map(|DeadPosition(ended_at, id)| (ended_at, id)))
+}
+
+fn cursor_of(event: &FoundEnded) -> Cursor {
+    Cursor::of_ended(DeadPosition(event.ended_at, event.id))
+}
+
+/// The last ended event that was looked at, if there may be others, and its number.
+fn end_of(found: &[FoundEnded]) -> (Option<FoundEnded>, i64) {
+    let last = found.iter().rfind(|event| event.last.is_some());
+    let looked_at = last.or(found.last()).map_or(0, |last| last.number);
+    (last.filter(|last| last.last == Some(true)).copied(), looked_at)
 }

@@ -41,6 +41,7 @@ mod checkpoint;
 mod chosen;
 mod counts;
 mod draft;
+mod ended_filter;
 mod error_group;
 mod filter;
 mod handler;
@@ -82,6 +83,7 @@ pub(crate) use counts::CountedRun;
 pub use counts::EventCounts;
 pub(crate) use draft::DELAY_MAX;
 pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
+pub use ended_filter::EndedFilter;
 pub use error_group::ErrorGroupId;
 pub(crate) use error_group::error_fingerprint;
 #[cfg(any(test, feature = "testing"))]

@@ -38,14 +38,14 @@ pub(crate) use crons::{
 };
 pub(crate) use events::{
     AttemptEnd, BULK_PAGE, BegunOperation, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome,
-    CountedEvents, ErrorGroupPosition, ErrorGroupsAsked, FoundDead, HandlerActivity, HandlerKeys,
+    CountedEvents, ErrorGroupPosition, ErrorGroupsAsked, FoundDead, FoundEnded, HandlerActivity, HandlerKeys,
     HandlerPosition, IdempotencyOutcome, KeptEnd, KeyedBegin, KnowOutcome, LeftPlaces, ListedEvent,
     LoadedEvent, MovedDue, NewState, NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter,
     Position, Renewal, Retry, RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
 };
 pub use events::{
-    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, EndedFilter, ErrorGroup, HandlerAttempt,
-    HandlerCounts, HandlerDepth, InsertOutcome, KnownError, LimitDepth, Rule, add_with_state, statements,
+    AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, ErrorGroup, HandlerAttempt, HandlerCounts,
+    HandlerDepth, InsertOutcome, KnownError, LimitDepth, Rule, add_with_state, statements,
 };
 pub use hooks::{FoundHook, RegisteredHook};
 pub(crate) use hooks::{HookOutcome, HookRefusal, NewHookRow};

@@ -9,8 +9,7 @@ use uuid::Uuid;
 
 use super::claims::{fences, happened, microseconds};
 use crate::event::{
-    CanvasId, Claim, EndedOutcome, EventId, EventOptions, HandlerAddress, HandlerScope, Metadata, Name,
-    Place, Timestamp,
+    CanvasId, Claim, EndedOutcome, EventId, EventOptions, HandlerAddress, Metadata, Name, Place, Timestamp,
 };
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
@@ -78,17 +77,6 @@ pub struct EndedEvent {
     pub options: Option<Box<EventOptions>>,
     /// The object that it was on, and its link there.
     pub place: Option<Place>,
-}
-
-/// Which ended events to list: all of the canvas, if nothing else is set.
-#[derive(Clone, Debug, Default)]
-pub struct EndedFilter {
-    /// The tenant.
-    pub canvas: CanvasId,
-    /// Only those of this handler.
-    pub scope: Option<HandlerScope>,
-    /// Only those that ended like this.
-    pub outcome: Option<EndedOutcome>,
 }
 
 /// How an attempt ended, for the history.
@@ -237,56 +225,26 @@ impl Sql<'_> {
         Ok(row.and_then(EndedRow::into_event))
     }
 
-    /// Merged from a list of each outcome. A handler's has an index of its own. The constant is the
-    /// longest page and one more: a plan for any limit would sort all that there is.
-    pub(in crate::store) async fn ended_events(
+    /// Those of these ended events that are left, the latest first. Each is looked up by its whole
+    /// key, of which the last part names its partition.
+    pub(in crate::store) async fn ended_of(
         &self,
-        filter: &EndedFilter,
-        after: Option<(Timestamp, EventId)>,
-        limit: i64,
+        canvas: CanvasId,
+        keys: &[(EventId, Timestamp)],
     ) -> Result<Vec<EndedEvent>, StoreError> {
-        let (ended_at, id) = after.map_or((None, Uuid::max()), |(ended_at, id)| (Some(ended_at), id.0));
-        let outcomes = filter.outcome.map_or(EndedOutcome::ALL.to_vec(), |outcome| vec![outcome]);
-        let outcomes: Vec<&str> = outcomes.into_iter().map(EndedOutcome::as_str).collect();
-        let rows = match &filter.scope {
-            None => {
-                let query = ended_rows!(
-                    r#"(select page.* from unnest($2::text[]) as meant (outcome) cross join lateral (
-                               select most.* from (
-                               select * from wakeq.ended_events e
-                                where e.canvas_id = $1 and e.outcome = meant.outcome and e.kept_until > now()
-                                  and (e.ended_at, e.id) < (coalesce($3::timestamptz, 'infinity'), $4::uuid)
-                                order by e.ended_at desc, e.id desc limit 1001) as most limit $5) as page) as ended
-                        order by ended_at desc, id desc limit $5"#,
-                    filter.canvas.0,
-                    outcomes.as_slice() as &[&str],
-                    ended_at,
-                    id,
-                    limit
-                );
-                self.session().await?.all("list ended events", query).await?
-            }
-            Some(scope) => {
-                let query = ended_rows!(
-                    r#"(select page.* from unnest($2::text[]) as meant (outcome) cross join lateral (
-                               select most.* from (
-                               select * from wakeq.ended_events e
-                                where e.canvas_id = $1 and e.module = $6 and e.name = $7 and e.outcome = meant.outcome
-                                  and e.kept_until > now()
-                                  and (e.ended_at, e.id) < (coalesce($3::timestamptz, 'infinity'), $4::uuid)
-                                order by e.ended_at desc, e.id desc limit 1001) as most limit $5) as page) as ended
-                        order by ended_at desc, id desc limit $5"#,
-                    filter.canvas.0,
-                    outcomes.as_slice() as &[&str],
-                    ended_at,
-                    id,
-                    limit,
-                    scope.module.as_str() as _,
-                    scope.name.as_str() as _
-                );
-                self.session().await?.all("list ended events of a handler", query).await?
-            }
-        };
+        let ids: Vec<Uuid> = keys.iter().map(|(id, _)| id.0).collect();
+        let kept_until: Vec<Timestamp> = keys.iter().map(|(_, kept_until)| *kept_until).collect();
+        let query = ended_rows!(
+            r#"unnest($2::uuid[], $3::timestamptz[]) as asked (of_id, of_kept_until) cross join lateral (
+                       select * from wakeq.ended_events e
+                        where e.canvas_id = $1 and e.id = asked.of_id and e.kept_until = asked.of_kept_until
+                       offset 0) as ended
+                order by ended_at desc, id desc"#,
+            canvas.0,
+            &ids,
+            &kept_until
+        );
+        let rows = self.session().await?.all("read ended events", query).await?;
         Ok(rows.into_iter().filter_map(EndedRow::into_event).collect())
     }
 

@@ -1,13 +1,14 @@
 //! The history of events: attempts, and events that are kept after they have ended. Nothing leaves
 //! it: reads hide what is no longer kept.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::row::Ended;
 use super::{LiveRow, Tables};
-use crate::event::{CanvasId, EndedOutcome, EventId, EventOptions, Keep, Timestamp};
-use crate::store::events::{AttemptEnd, AttemptRecord, EndedEvent, EndedFilter, KeptEnd};
+use crate::event::{CanvasId, EndedFilter, EndedOutcome, EventId, EventOptions, Keep, Timestamp};
+use crate::store::events::{AttemptEnd, AttemptRecord, EndedEvent, FoundEnded, KeptEnd};
 use crate::store::kernel::StoreError;
 
 /// Maximum number of attempts of an event that are kept.
@@ -112,25 +113,47 @@ impl Tables {
         Ok(self.kept(canvas, id).map(|ended| ended.event.clone()))
     }
 
-    pub(in crate::store) fn ended_events(
+    pub(in crate::store) fn search_ended(
         &self,
         filter: &EndedFilter,
         after: Option<(Timestamp, EventId)>,
-        limit: i64,
-    ) -> Result<Vec<EndedEvent>, StoreError> {
-        let is_meant = |event: &&EndedEvent| {
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<FoundEnded>, StoreError> {
+        let is_in_range = |event: &EndedEvent| {
             let scope = &event.address.scope;
             scope.canvas == filter.canvas
                 && event.kept_until > self.now
                 && filter.scope.as_ref().is_none_or(|meant| meant == scope)
                 && filter.outcome.is_none_or(|outcome| outcome == event.outcome)
+                && filter.ended_since.is_none_or(|since| event.ended_at >= since)
+                && filter.ended_before.is_none_or(|before| event.ended_at < before)
                 && after.is_none_or(|after| (event.ended_at, event.id) < after)
         };
-        let mut meant: Vec<_> =
-            self.ended.values().map(|ended| &ended.event).filter(is_meant).cloned().collect();
-        meant.sort_unstable_by_key(|event| std::cmp::Reverse((event.ended_at, event.id)));
-        meant.truncate(usize::try_from(limit).unwrap_or(0));
-        Ok(meant)
+        let mut looked: Vec<_> = self.ended.values().filter(|ended| is_in_range(&ended.event)).collect();
+        looked.sort_unstable_by_key(|ended| Reverse((ended.event.ended_at, ended.event.id)));
+        let has_more = looked.len() > usize::try_from(look).unwrap_or(0);
+        looked.truncate(usize::try_from(look).unwrap_or(0));
+        let count = looked.len();
+        let (of_event, of_result) = (filter.of_event(), filter.of_result());
+        let found = looked.into_iter().zip(1..).map(|(ended, number)| FoundEnded {
+            id: ended.event.id,
+            ended_at: ended.event.ended_at,
+            kept_until: ended.event.kept_until,
+            is_meant: ended.meets(&of_event, &of_result),
+            number: i64::try_from(number).unwrap_or(i64::MAX),
+            last: (number == count).then_some(has_more),
+        });
+        let found = found.filter(|event| event.is_meant || event.last.is_some());
+        Ok(found.take(usize::try_from(limit).unwrap_or(0)).collect())
+    }
+
+    pub(in crate::store) fn ended_of(
+        &self,
+        canvas: CanvasId,
+        keys: &[(EventId, Timestamp)],
+    ) -> Result<Vec<EndedEvent>, StoreError> {
+        let found = keys.iter().filter_map(|(id, _)| self.kept(canvas, *id));
+        Ok(found.map(|ended| ended.event.clone()).collect())
     }
 
     pub(in crate::store) fn ended_value(

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::event::{
-    BatchName, Checkpoint, Claim, ErrorGroupId, EventFacts, EventOptions, EventState, HandlerAddress, Name,
-    NewEvent, Notification, ObjectKey, Place, Schedule, Tag, Timestamp, Unique,
+    BatchName, Checkpoint, Claim, ErrorGroupId, EventFacts, EventFilter, EventOptions, EventState,
+    HandlerAddress, Name, NewEvent, Notification, ObjectKey, Place, Schedule, Tag, Timestamp, Unique,
 };
 use crate::store::events::{ClaimedEvent, DeadEvent, EndedEvent, LoadedEvent};
 
@@ -122,6 +122,35 @@ pub(super) struct Ended {
     pub(super) event: EndedEvent,
     pub(super) value: String,
     pub(super) result: Option<String>,
+}
+
+impl Ended {
+    /// Whether it meets the conditions of a filter on events, and those on results.
+    pub(super) fn meets(&self, of_event: &EventFilter, of_result: &EventFilter) -> bool {
+        let facts = self.facts();
+        let result = self.result.as_deref();
+        let has_result = |value| of_result.matches(&EventFacts { value, ..facts });
+        of_event.matches(&facts) && (*of_result == EventFilter::default() || result.is_some_and(has_result))
+    }
+
+    /// What a filter looks at. It asks for no state: an event that has ended has none of them.
+    fn facts(&self) -> EventFacts<'_> {
+        let options = self.event.options.as_deref();
+        EventFacts {
+            address: &self.event.address,
+            state: EventState::Dead,
+            worker: None,
+            tags: options.map_or(&[], EventOptions::tags),
+            object: self.event.place.as_ref().map(|place| &place.object),
+            batch: options.and_then(EventOptions::batch),
+            emitted: self.event.enqueued_at,
+            due: None,
+            died: None,
+            group: None,
+            error: self.event.error.as_deref(),
+            value: &self.value,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! The history of events: what is read of it. The ends of events write it.
 
 use super::on_backing;
-use crate::event::{CanvasId, EventId, Timestamp};
-use crate::store::events::{AttemptRecord, EndedEvent, EndedFilter};
+use crate::event::{CanvasId, EndedFilter, EventId, Timestamp};
+use crate::store::events::{AttemptRecord, EndedEvent, FoundEnded};
 use crate::store::kernel::{Store, StoreError};
 
 impl Store {
@@ -25,14 +25,25 @@ impl Store {
         on_backing!(self.ended_event(canvas, id))
     }
 
-    /// Events of the canvas that have ended and are kept, after a position, latest first.
-    pub(crate) async fn ended_events(
+    /// Looks at up to `look` events of a canvas that have ended and are kept, after a position, the
+    /// latest first, and finds up to `limit` of those that meet the filter. The last one that was
+    /// looked at is found in any case, unless the limit leaves it out.
+    pub(crate) async fn search_ended(
         &self,
         filter: &EndedFilter,
         after: Option<(Timestamp, EventId)>,
-        limit: i64,
+        (look, limit): (i64, i64),
+    ) -> Result<Vec<FoundEnded>, StoreError> {
+        on_backing!(self.search_ended(filter, after, (look, limit)))
+    }
+
+    /// Ended events of the canvas by their keys ([`FoundEnded::key`]), the latest first.
+    pub(crate) async fn ended_of(
+        &self,
+        canvas: CanvasId,
+        keys: &[(EventId, Timestamp)],
     ) -> Result<Vec<EndedEvent>, StoreError> {
-        on_backing!(self.ended_events(filter, after, limit))
+        on_backing!(self.ended_of(canvas, keys))
     }
 
     /// The value of an event of the canvas that has ended and is kept, and its result.
