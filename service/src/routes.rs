@@ -206,6 +206,8 @@ fn of_many_events(guarded: GuardedRoutes) -> GuardedRoutes {
         .records_reads()
         .on(Scope::Read, routes!(ended_events::list))
         .records_reads()
+        .on(Scope::Read, routes!(ended_events::count))
+        .records_value_searches()
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))
         .on(Scope::Operate, routes!(dead_events::delete))

@@ -4,6 +4,9 @@
 use axum::http::request::Parts;
 use url::form_urlencoded;
 
+/// Parameters that ask for what is in values, or in results.
+const OF_VALUES: [&str; 4] = ["value", "value_text", "result", "result_text"];
+
 /// Which successful requests of a route the audit log names the caller of.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum RecordedReads {
@@ -11,7 +14,7 @@ pub(super) enum RecordedReads {
     None,
     /// Those that ask for a value, with `view=full`.
     FullViews,
-    /// Those that ask for what is in values, with `value` or `value_text`: an answer tells of them.
+    /// Those that ask for what is in values, with one of [`OF_VALUES`]: an answer tells of them.
     ValueSearches,
     /// Those of callers who may see values, which the answer has then.
     Shown,
@@ -26,7 +29,7 @@ impl RecordedReads {
         match self {
             Self::None | Self::Shown => false,
             Self::FullViews => pairs.any(|(name, value)| name == "view" && value == "full"),
-            Self::ValueSearches | Self::All => pairs.any(|(name, _)| name == "value" || name == "value_text"),
+            Self::ValueSearches | Self::All => pairs.any(|(name, _)| OF_VALUES.contains(&&*name)),
         }
     }
 }

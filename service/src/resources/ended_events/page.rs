@@ -1,60 +1,43 @@
 //! Ended events in the browser: those that are kept.
 
+mod filter;
+
 use maud::{Markup, html};
 
 use crate::http::problem::{Kind, Problem};
 use crate::page::form;
 use crate::page::parts::{Tone, badge, empty, number, pager, table};
-use crate::page::time::{length, moment};
+use crate::page::time::{length, moment, now};
 use crate::page::view::View;
 use crate::page::visit::Visit;
 use crate::resources::ended_events::wire::EndedEventJson;
 use crate::resources::events::page::{event_link, handler_link, object_link};
 use crate::resources::wire::List;
 
-/// The fields of the filter, as the API names them.
-const FILTER: [&str; 4] = ["module", "name", "outcome", "cursor"];
-
-const OUTCOMES: [(&str, &str); 4] = [
-    ("", "any outcome"),
-    ("completed", "completed"),
-    ("failed", "failed (completed with an error value)"),
-    ("cancelled", "cancelled"),
-];
-
 /// How many events a page of the list has.
 const PAGE: usize = 100;
 
 /// Ended events, the latest first. Each look at them is recorded, so it is not repeated by itself.
 pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
-    let given: Vec<_> =
-        visit.parameters().into_iter().filter(|(name, _)| FILTER.contains(&name.as_str())).collect();
     let filter = html! {
         p.quiet {
             "Events that have ended and are kept, because their emit, their handler or its target asks for "
             "it. That you look at them is recorded."
         }
-        (fields(&visit))
+        (filter::fields(&visit))
         (form::saved())
     };
     let view = View::new("Kept events").filter(filter);
-    let ask = visit.ask(&["ended-events"]).queries(&given).query("limit", PAGE);
-    match ask.get::<List<EndedEventJson>>().await {
+    match found(&visit).await {
         Ok(events) => Ok(view.below(listed(&visit, &events))),
         Err(problem) if problem.kind == Kind::BadRequest => Ok(view.refused(&problem)),
         Err(problem) => Err(problem),
     }
 }
 
-fn fields(visit: &Visit) -> Markup {
-    form::filter(
-        visit,
-        html! {
-            (form::select("outcome", "Outcome", &visit.parameter("outcome"), &OUTCOMES))
-            (form::text("name", "Handler", &visit.parameter("name"), "send-email"))
-            (form::text("module", "Module", &visit.parameter("module"), "WORKER"))
-        },
-    )
+async fn found(visit: &Visit) -> Result<List<EndedEventJson>, Problem> {
+    let query = filter::query(&visit.parameters(), now())?;
+    visit.ask(&["ended-events"]).queries(&query).query("limit", PAGE).get().await
 }
 
 fn listed(visit: &Visit, events: &List<EndedEventJson>) -> Markup {
@@ -68,10 +51,14 @@ fn listed(visit: &Visit, events: &List<EndedEventJson>) -> Markup {
     }
     let head = [
         "Event", "Outcome", "Handler", "Ended", "Emitted", ">Took", ">Started", ">Retries", "Worker",
-        "Object", "Kept",
+        "Object", "Tags", "Kept",
     ];
     html! {
-        (table("Kept events", &head, html! { @for event in &events.items { (row(visit, event)) } }))
+        @if events.items.is_empty() { p { "None was found yet: go on with the next page." } }
+        @else { (table("Kept events", &head, html! { @for event in &events.items { (row(visit, event)) } })) }
+        @if let Some(looked_at) = events.looked_at {
+            p.quiet { (number(looked_at)) " kept events were looked at for this page." }
+        }
         (pager(visit, events.next_cursor.as_deref()))
     }
 }
@@ -94,6 +81,11 @@ fn row(visit: &Visit, event: &EndedEventJson) -> Markup {
             td.number { (number(event.retries)) }
             td { @if let Some(worker) = &event.worker { code { (worker) } } }
             td { @if let Some(place) = &event.place { (object_link(visit, &place.object)) } }
+            td {
+                @for tag in &event.tags {
+                    a.tag href=(visit.link_with(&["ended-events"], &[("tag", tag)])) { (tag) }
+                }
+            }
             td { "until " (moment(event.kept_until)) }
         }
     }

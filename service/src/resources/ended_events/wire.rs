@@ -55,6 +55,14 @@ pub(crate) struct EndedEventJson {
     /// The event's object, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<PlaceJson>,
+    /// The event's tags; omitted if it has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["customer:7"]))]
+    pub(crate) tags: Vec<String>,
+    /// The batch that it was a member of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "import:42")]
+    pub(crate) batch: Option<String>,
 }
 
 /// How an event has ended that is kept.
@@ -86,5 +94,7 @@ wire_from! { EndedEvent => EndedEventJson, |event| {
     cancelled_by: event.ended_by,
     took_s: event.ran.map(|(_, took)| took.as_secs_f64()),
     worker: event.worker.as_ref().map(ToString::to_string),
+    tags: event.options.iter().flat_map(|options| options.tags()).map(ToString::to_string).collect(),
+    batch: event.options.as_ref().and_then(|options| options.batch()).map(ToString::to_string),
     place: event.place.map(PlaceJson::from),
 } }

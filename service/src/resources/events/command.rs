@@ -1,7 +1,7 @@
 //! `wakeq events`: list, cancel and hurry events. Emitting, showing, counting and tagging are in
 //! files of their own.
 
-mod count;
+pub(crate) mod count;
 mod due;
 pub(crate) mod event;
 pub(crate) mod filter;
@@ -39,7 +39,7 @@ enum EventVerb {
     Emit(Box<Emit>),
     /// List events that have not ended, by handler and by when they are due
     List(ListEvents),
-    /// List events that have ended and are kept, latest first
+    /// List or count events that have ended and are kept, latest first
     Ended(ListEnded),
     /// Count events by a filter
     Count(CountEvents),

@@ -4,15 +4,17 @@ use clap::Args;
 
 use crate::cli::Context;
 use crate::cli::arguments::{self, HandlerName};
-use crate::cli::client::Request;
+use crate::cli::client::{Client, Request};
 use crate::cli::show::{self, JsonArg};
 use crate::resources::events::command::filter::{DueArgs, EventFilterArgs, text};
 use crate::resources::events::wire::EventCountJson;
 use wakeq::Timestamp;
 use wakeq::control::{ErrorGroupId, EventState};
 
-/// Maximum number of requests, each of which examines 10,000 events.
+/// Maximum number of requests, each of which examines 10,000 events at most.
 const REQUESTS: u32 = 1000;
+/// How many events are counted by default.
+pub(crate) const COUNT_MAX: u64 = 1_000_000;
 
 #[derive(Args)]
 pub(crate) struct CountEvents {
@@ -33,7 +35,7 @@ pub(crate) struct CountEvents {
     #[arg(long, value_name = "GROUP")]
     error_group: Option<ErrorGroupId>,
     /// Stop when this many events were counted
-    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "NUMBER", default_value_t = COUNT_MAX)]
     up_to: u64,
     #[command(flatten)]
     json: JsonArg,
@@ -55,23 +57,33 @@ impl CountEvents {
             .query("died_before", text(self.died_before))
             .query("error_group", self.error_group);
         let request = self.due.add_to(self.filter.add_to(request));
-        let mut all = EventCountJson { count: 0, looked_at: 0, next_cursor: None };
-        for _ in 0..REQUESTS {
-            let page = request.clone().query("cursor", all.next_cursor.take());
-            let counted: EventCountJson = client.call(page).await?;
-            all.count += counted.count;
-            all.looked_at += counted.looked_at;
-            all.next_cursor = counted.next_cursor;
-            if all.next_cursor.is_none() || all.count >= self.up_to {
-                break;
-            }
-        }
-        self.json.print(&all, |all| {
-            let words = if all.next_cursor.is_some() { "at least " } else { "" };
-            let events = show::count(all.count, "event");
-            show::line(format_args!("{words}{events} of {} examined", all.looked_at))
-        })
+        count(&client, request, self.up_to, self.json).await
     }
+}
+
+/// Counts page by page until all events were examined or enough were counted, and prints that.
+pub(crate) async fn count(
+    client: &Client,
+    request: Request,
+    up_to: u64,
+    json: JsonArg,
+) -> anyhow::Result<()> {
+    let mut all = EventCountJson { count: 0, looked_at: 0, next_cursor: None };
+    for _ in 0..REQUESTS {
+        let page = request.clone().query("cursor", all.next_cursor.take());
+        let counted: EventCountJson = client.call(page).await?;
+        all.count += counted.count;
+        all.looked_at += counted.looked_at;
+        all.next_cursor = counted.next_cursor;
+        if all.next_cursor.is_none() || all.count >= up_to {
+            break;
+        }
+    }
+    json.print(&all, |all| {
+        let words = if all.next_cursor.is_some() { "at least " } else { "" };
+        let events = show::count(all.count, "event");
+        show::line(format_args!("{words}{events} of {} examined", all.looked_at))
+    })
 }
 
 /// Several states as a parameter.
