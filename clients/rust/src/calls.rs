@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    Cancelled, Checkpoint, Client, DeadEvent, DeadFilter, Emitted, EndedEvent, EndedFilter, Error,
+    Cancelled, Checkpoint, Client, DeadEvent, DeadFilter, Emitted, Error,
     EventDetail, Handler, Lifted, Method, NewEvent, Page, Pause, Redriven, Request, Rule, Statistics,
     StatisticsRange, Stopped,
 };
@@ -13,7 +13,6 @@ const EVENTS: &str = "/v1/canvases/{canvas}/events";
 const HANDLER: &str = "/v1/canvases/{canvas}/handlers/{module}/{name}";
 const CANVAS_PAUSE: &str = "/v1/canvases/{canvas}/pause";
 const DEAD: &str = "/v1/canvases/{canvas}/dead-events";
-const ENDED: &str = "/v1/canvases/{canvas}/ended-events";
 
 #[derive(Serialize)]
 struct NewEvents<'a> {
@@ -267,36 +266,6 @@ impl Client {
             [("module", filter.module.as_deref()), ("name", filter.name.as_deref()), ("cursor", cursor)];
         let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text?.to_owned())));
         let request = times.chain(texts).fold(request, |request, (name, value)| request.query(name, value));
-        self.request(&request).await
-    }
-
-    /// A page of events that have ended and are kept, the latest first. Pass its `next_cursor`,
-    /// with the same filter, for the next one.
-    ///
-    /// ```no_run
-    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
-    /// use wakeq_client::EndedFilter;
-    ///
-    /// let filter = EndedFilter { outcome: Some("failed".into()), ..EndedFilter::default() };
-    /// let page = wakeq.ended_events(&filter, 100, None).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn ended_events(
-        &self,
-        filter: &EndedFilter,
-        limit: u32,
-        cursor: Option<&str>,
-    ) -> Result<Page<EndedEvent>, Error> {
-        let request = Request::new(Method::GET, ENDED).query("limit", limit);
-        let texts = [
-            ("module", filter.module.as_deref()),
-            ("name", filter.name.as_deref()),
-            ("outcome", filter.outcome.as_deref()),
-            ("cursor", cursor),
-        ];
-        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text?)));
-        let request = texts.fold(request, |request, (name, text)| request.query(name, text));
         self.request(&request).await
     }
 

@@ -216,7 +216,8 @@ impl Client {
     }
 }
 
-fn at(request: Request, cursor: Option<&str>) -> Request {
+/// A request for the page at a cursor.
+pub(crate) fn at(request: Request, cursor: Option<&str>) -> Request {
     match cursor {
         Some(cursor) => request.query("cursor", cursor),
         None => request,

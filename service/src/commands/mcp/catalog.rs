@@ -9,7 +9,7 @@ use rmcp::schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::arguments::{
-    CancelEvent, CountEvents, ExplainEvent, List, ListErrorGroups, ListEvents, ListLimitUses, OneErrorGroup,
+    CancelEvent, CountEvents, ExplainEvent, List, ListEnded, ListErrorGroups, ListEvents, ListLimitUses, OneErrorGroup,
     OneEvent, OneHandler, OneOperation, PauseHandler, PreviewOperation, StartOperation, Statistics, read,
 };
 use crate::cli::client::Request;
@@ -108,7 +108,7 @@ fn about_handlers() -> [anyhow::Result<Tool>; 8] {
     ]
 }
 
-fn about_events() -> [anyhow::Result<Tool>; 6] {
+fn about_events() -> [anyhow::Result<Tool>; 7] {
     [
         asks(
             "list_events",
@@ -137,6 +137,14 @@ fn about_events() -> [anyhow::Result<Tool>; 6] {
             "List dead events, which are not tried again, each with why it died and its last error. The latest \
              come first.",
             ListEvents::dead,
+        ),
+        asks(
+            "list_ended_events",
+            Kind::Reads,
+            "List events that are kept after they have ended, without their values and results. The latest come \
+             first. With a filter a page may be short, or empty, although `next_cursor` leads to more. That they \
+             are listed is recorded.",
+            ListEnded::request,
         ),
         asks(
             "list_error_groups",

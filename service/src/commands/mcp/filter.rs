@@ -70,6 +70,8 @@ pub(super) enum Among {
     Living,
     Dead,
     Both,
+    /// Those that are kept after they have ended.
+    Ended,
 }
 
 impl Among {
@@ -79,6 +81,9 @@ impl Among {
             Self::Living => &["died_since", "died_before", "error_group"],
             Self::Dead => &["states", "worker", "waits_for", "due_since", "due_before"],
             Self::Both => &["worker"],
+            Self::Ended => {
+                &["states", "worker", "waits_for", "due_since", "due_before", "died_since", "died_before", "error_group"]
+            }
         }
     }
 
@@ -86,7 +91,7 @@ impl Among {
     fn died(self) -> [&'static str; 2] {
         match self {
             Self::Dead => ["since", "before"],
-            Self::Living | Self::Both => ["died_since", "died_before"],
+            Self::Living | Self::Both | Self::Ended => ["died_since", "died_before"],
         }
     }
 }
@@ -223,6 +228,9 @@ mod tests {
             (json!({"states": ["ready"]}), Among::Dead, Some("`states`")),
             (json!({"waits_for": "customer:7"}), Among::Both, None),
             (json!({"waits_for": "customer:7"}), Among::Dead, Some("`waits_for`")),
+            (json!({"states": ["dead"]}), Among::Ended, Some("`states`")),
+            (json!({"due_since": "2030-01-31T08:00:00Z"}), Among::Ended, Some("`due_since`")),
+            (json!({"tags": ["customer:7"], "value_text": "7"}), Among::Ended, None),
         ] {
             let words = filter(given).check(among).err().map(|error| error.to_string());
             assert_eq!(words.is_some(), wrong.is_some(), "{words:?}");
