@@ -36,7 +36,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 171] = [
+const CALLS: [(&str, &str, Coverage); 172] = [
     ("Admin", "checkpoint", By("show_checkpoint")),
     ("Admin", "store_checkpoint", By("store_checkpoint")),
     ("Admin", "handler_of", There("access::key_scopes")),
@@ -69,6 +69,7 @@ const CALLS: [(&str, &str, Coverage); 171] = [
     ("Admin", "last_attempts", By("last_attempts")),
     ("Admin", "result", By("show_event")),
     ("Admin", "ended", By("list_ended_events")),
+    ("Admin", "count_ended", By("count_ended_events")),
     ("Admin", "cancel", By("cancel_event")),
     ("Admin", "cancel_running", By("cancel_event")),
     ("Admin", "run_now", By("run_event_now")),

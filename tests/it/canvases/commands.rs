@@ -14,13 +14,16 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 131] = [
+const LINES: [&str; 134] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
     "events ended",
     "events ended --handler <handler>",
     "events ended --cursor <cursor list_ended_events>",
+    "events ended --tag <tag>",
+    "events ended --count",
+    "events ended --handler <handler> --count",
     "events list --tag <tag>",
     "events count",
     "events count --tag <tag> --state dead",

@@ -7,7 +7,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 94] = [
+const NAMES_NOTHING: [&str; 95] = [
     // Content that is stored as the caller sends it.
     "value",
     "result",
@@ -80,6 +80,7 @@ const NAMES_NOTHING: [&str; 94] = [
     "dry_run",
     "error_text",
     "value_text",
+    "result_text",
     "only_queues",
     "urgent",
     "running",

@@ -359,6 +359,9 @@ impl Planting<'_> {
                 "list_tombstones" => Some("0".to_owned()),
                 "list_switches" => Some("block-canvas".to_owned()),
                 "count_events" => Some(format!("e~WORKER~a~0~{}", self.tenant.canvas.0.simple())),
+                "count_ended_events" => {
+                    Some(format!("f~{}~{}", 4_000_000_000_000_000_i64, self.tenant.canvas.0.simple()))
+                }
                 "list_pulled_handlers" => Some("h~WORKER~a".to_owned()),
                 // After `customer`.
                 "list_limit_uses" => Some("m~Y3VzdG9tZXI".to_owned()),
@@ -432,9 +435,9 @@ const SETTLED: &str = "
       from wakeq.hour_statistics where canvas_id = 'CANVAS';
     insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, enqueued_at, due_at,
                                     claims, retries, losses, started_at, took_us)
-    select 'CANVAS', md5('CANVAS' || n)::uuid, now() + interval '1 day', 'WORKER', 'greet', '_', '\"OWN\"', '\"OWN\"', 'completed',
-           now(), now(), 2, 1, 0, now(), 1000 * length('OWN')
-      from generate_series(1, 2) n;
+    select 'CANVAS', md5('CANVAS' || n)::uuid, now() + interval '1 day', 'WORKER', 'greet', '_', '\"OWN\"', '\"OWN\"',
+           (array['completed', 'failed', 'cancelled'])[n], now(), now(), 2, 1, 0, now(), 1000 * length('OWN')
+      from generate_series(1, 3) n;
     insert into wakeq.attempts (canvas_id, event_id, number, nonce, outcome, started_at, took_us, error)
     select canvas_id, id, 1, 7, 'retried', now(), 5, 'OWN' from wakeq.ended_events where canvas_id = 'CANVAS';
     insert into wakeq.canvas_quotas (canvas_id, quota, most, set_by)

@@ -8,7 +8,7 @@ pub(super) const OF_ENTITIES: [&str; 5] =
 
 const WITHOUT_BODY: &str =
     "livez wake readyz list_events count_events show_event cancel_event run_event_now list_handlers show_handler show_target delete_target
-     delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_ended_events list_halted_objects show_object
+     delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_ended_events count_ended_events list_halted_objects show_object
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron run_cron_now
      unpause_cron delete_cron list_hooks show_hook delete_hook list_batches show_batch close_batch cancel_batch redrive_dead_event unblock_handler
      list_audit list_keys show_key list_quotas show_quota show_facet unset_quota revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches
