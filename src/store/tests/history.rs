@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::queues::canvas;
 use super::{Table, tester};
-use crate::event::{CanvasId, Cause, Claim, EndedOutcome, EventId, HandlerScope, Keep, PullPolicy};
-use crate::store::{AttemptEnd, CommandOutcome, EndedFilter, KeptEnd, NotedRetry, Retry, complete_in};
+use crate::event::{CanvasId, Cause, Claim, EndedFilter, EndedOutcome, EventId, HandlerScope, Keep, PullPolicy};
+use crate::store::{AttemptEnd, CommandOutcome, FoundEnded, KeptEnd, NotedRetry, Retry, complete_in};
 
 const TOOK: Duration = Duration::from_millis(1500);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -73,7 +73,10 @@ impl Table {
     }
 
     async fn ended(&self, filter: &EndedFilter) -> Vec<EventId> {
-        let ended = self.store.ended_events(filter, None, 100).await.unwrap();
+        let found = self.store.search_ended(filter, None, (100, 100)).await.unwrap();
+        let keys: Vec<_> = found.iter().filter(|event| event.is_meant).map(FoundEnded::key).collect();
+        let ended = self.store.ended_of(filter.canvas, &keys).await.unwrap();
+        assert_eq!(ended.len(), keys.len());
         ended.into_iter().map(|event| event.id).collect()
     }
 

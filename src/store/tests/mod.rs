@@ -10,6 +10,7 @@ mod cost;
 mod counted;
 pub(crate) mod crowds;
 mod desk;
+mod ended_search;
 mod error_groups;
 mod expiring;
 mod facets;

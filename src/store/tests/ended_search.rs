@@ -1,0 +1,164 @@
+//! The search of kept events in Postgres: which rows it reads, that a page is bounded also by the
+//! bytes of values and results, and what another tenant has.
+
+use super::Table;
+use crate::event::{CanvasId, EndedFilter, EndedOutcome, HandlerScope};
+use crate::store::FoundEnded;
+
+const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
+
+/// 30,000 events of two tenants, of which the first has the even ones. They are in several
+/// partitions.
+const FILL: &str = "
+    insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, error, enqueued_at,
+                                    due_at, ended_at, claims, retries, losses, options)
+    select case n % 2 when 0 then '00000000-0000-0000-0000-000000000000' else '00000000-0000-0000-0000-000000000007' end::uuid,
+           gen_random_uuid(), now() + (1 + n % 5 * 15) * interval '1 day', 'WORKER', 'h' || n % 5, '_', '{\"n\":' || n || '}',
+           '{\"receipt\":' || n || '}', (array['completed', 'failed', 'cancelled'])[1 + n % 3],
+           case n % 3 when 1 then 'no route ' || n end, now(), now(), now() - n * interval '1 s', 1, 0, 0,
+           jsonb_build_object('tags', jsonb_build_array('all', 'of:' || n % 1000))
+      from generate_series(1, 30000) n";
+
+fn tagged(canvas: CanvasId, tag: &str) -> EndedFilter {
+    EndedFilter { canvas, tags: vec![tag.parse().unwrap()], ..EndedFilter::default() }
+}
+
+fn meant(found: &[FoundEnded]) -> usize {
+    found.iter().filter(|event| event.is_meant).count()
+}
+
+/// The function that finds them reads what it returns, and one row more of each outcome in each
+/// partition: in a plan that was made for an empty table, too, and whatever a session has set.
+#[tokio::test]
+async fn a_page_reads_only_what_it_looks_at() {
+    let table = Table::new().await;
+    let found = "select count(*) from wakeq.ended_after('00000000-0000-0000-0000-000000000000',
+                     '{completed,failed,cancelled}', null, null, '-infinity', 'infinity',
+                     'ffffffff-ffff-ffff-ffff-ffffffffffff', 100)";
+    let of_handler = "select count(*) from wakeq.ended_after('00000000-0000-0000-0000-000000000000',
+                          '{failed}', 'WORKER', 'h2', '-infinity', 'infinity',
+                          'ffffffff-ffff-ffff-ffff-ffffffffffff', 100)";
+    let read = "select sum(idx_tup_fetch + coalesce(seq_tup_read, 0))::int8 from pg_stat_xact_user_tables
+                 where schemaname = 'wakeq' and relname like 'ended_events%'";
+    for mode in ["force_generic_plan", "force_custom_plan"] {
+        let mut session = table.pool.begin().await.unwrap();
+        sqlx::query("select set_config('plan_cache_mode', $1, true)")
+            .bind(mode)
+            .execute(&mut *session)
+            .await
+            .unwrap();
+        for sql in [found, of_handler] {
+            let none: i64 = sqlx::query_scalar(sql).fetch_one(&mut *session).await.unwrap();
+            assert_eq!(none, 0);
+        }
+        sqlx::query(FILL).execute(&mut *session).await.unwrap();
+        for sql in [found, of_handler] {
+            let before: i64 = sqlx::query_scalar(read).fetch_one(&mut *session).await.unwrap();
+            let page: i64 = sqlx::query_scalar(sql).fetch_one(&mut *session).await.unwrap();
+            let after: i64 = sqlx::query_scalar(read).fetch_one(&mut *session).await.unwrap();
+            assert_eq!(page, 100, "{sql}");
+            assert!(after - before < 200, "{mode}: {} rows for a page of 100: {sql}", after - before);
+        }
+        session.rollback().await.unwrap();
+    }
+}
+
+/// Page by page, with a mark of the last event that was looked at.
+#[tokio::test]
+async fn a_search_goes_on_where_it_stopped() {
+    let table = Table::new().await;
+    table.run(FILL).await;
+    let filter = tagged(CanvasId::DEFAULT, "of:42");
+    let first = table.store.search_ended(&filter, None, (10_000, 101)).await.unwrap();
+    let last = *first.last().unwrap();
+    assert_eq!((meant(&first), last.number, last.last), (20, 10_000, Some(true)));
+    assert!(first.is_sorted_by_key(|event| std::cmp::Reverse((event.ended_at, event.id))));
+    let place = Some((last.ended_at, last.id));
+    let second = table.store.search_ended(&filter, place, (10_000, 101)).await.unwrap();
+    let last = *second.last().unwrap();
+    assert_eq!((meant(&second), last.number, last.last), (10, 5_000, Some(false)));
+    let theirs = table.store.search_ended(&tagged(OTHER, "of:42"), None, (10_000, 101)).await.unwrap();
+    assert_eq!(meant(&theirs), 0, "theirs are odd");
+    let theirs = tagged(OTHER, "of:43");
+    let theirs = table.store.search_ended(&theirs, None, (10_000, 101)).await.unwrap();
+    let keys: Vec<_> = theirs.iter().map(FoundEnded::key).collect();
+    assert_eq!(table.store.ended_of(CanvasId::DEFAULT, &keys).await.unwrap(), []);
+    assert_eq!(table.store.ended_of(OTHER, &keys).await.unwrap().len(), keys.len());
+    table
+        .run(
+            "update wakeq.ended_events set kept_until = now() - interval '1 s'
+              where canvas_id = '00000000-0000-0000-0000-000000000000'",
+        )
+        .await;
+    let over = table.store.search_ended(&EndedFilter::default(), None, (10_000, 101)).await.unwrap();
+    assert_eq!(meant(&over), 0, "their time is over");
+    let left = EndedFilter { canvas: OTHER, ..EndedFilter::default() };
+    assert_eq!(meant(&table.store.search_ended(&left, None, (100, 101)).await.unwrap()), 100);
+}
+
+/// Each of them alone and some together, of 15,000 events of each tenant.
+#[tokio::test]
+async fn every_condition_is_met_by_what_is_found() {
+    let table = Table::new().await;
+    table.run(FILL).await;
+    let all = |canvas| EndedFilter { canvas, ..EndedFilter::default() };
+    let scope = |canvas| Some(HandlerScope::worker(canvas, "h2").unwrap());
+    for (canvas, number) in [(CanvasId::DEFAULT, 42), (OTHER, 43)] {
+        let count = async |filter: EndedFilter| {
+            meant(&table.store.search_ended(&filter, None, (30_000, 30_001)).await.unwrap())
+        };
+        assert_eq!(count(all(canvas)).await, 15_000);
+        let failed = EndedFilter { outcome: Some(EndedOutcome::Failed), ..all(canvas) };
+        assert_eq!(count(failed.clone()).await, 5_000);
+        assert_eq!(count(EndedFilter { scope: scope(canvas), ..all(canvas) }).await, 3_000);
+        assert_eq!(count(EndedFilter { scope: scope(canvas), ..failed.clone() }).await, 1_000);
+        assert_eq!(count(EndedFilter { modifier: Some("x".parse().unwrap()), ..all(canvas) }).await, 0);
+        let value = format!("$.n = {number}").parse().unwrap();
+        assert_eq!(count(EndedFilter { value: Some(value), ..all(canvas) }).await, 1);
+        let other = format!("$.n = {}", number + 1).parse().unwrap();
+        assert_eq!(count(EndedFilter { value: Some(other), ..all(canvas) }).await, 0, "another tenant's");
+        let result = format!("$.receipt = {number}").parse().unwrap();
+        assert_eq!(count(EndedFilter { result: Some(result), ..all(canvas) }).await, 1);
+        let text = Some(format!("\":{number}}}").parse().unwrap());
+        assert_eq!(count(EndedFilter { result_text: text.clone(), ..all(canvas) }).await, 1);
+        assert_eq!(count(EndedFilter { value_text: text, ..all(canvas) }).await, 1);
+        let error = Some("no route".parse().unwrap());
+        assert_eq!(count(EndedFilter { error_text: error, ..all(canvas) }).await, 5_000);
+        let first = table.store.search_ended(&all(canvas), None, (11, 11)).await.unwrap();
+        let (since, before) = (Some(first[9].ended_at), Some(first[4].ended_at));
+        assert_eq!(count(EndedFilter { ended_since: since, ..all(canvas) }).await, 10);
+        let between = EndedFilter { ended_since: since, ended_before: before, ..all(canvas) };
+        assert_eq!(count(between).await, 5);
+    }
+    table.run("update wakeq.ended_events set result = null").await;
+    let none = EndedFilter { result_text: Some("r".parse().unwrap()), ..EndedFilter::default() };
+    assert_eq!(meant(&table.store.search_ended(&none, None, (30_000, 9)).await.unwrap()), 0);
+}
+
+/// Values of 1 MiB with results of 64 KiB: a page looks into 7 of them, and says so.
+#[tokio::test]
+async fn a_page_looks_into_a_limited_number_of_bytes_of_kept_events() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome,
+                                             enqueued_at, due_at, ended_at, claims, retries, losses)
+             select '00000000-0000-0000-0000-000000000000', gen_random_uuid(), now() + interval '1 day', 'WORKER', 'h', '_',
+                    '\"' || repeat('x', 1048574) || '\"', '\"' || repeat('x', 65534) || '\"', 'completed', now(), now(),
+                    now() - n * interval '1 s', 1, 0, 0
+               from generate_series(1, 12) n",
+        )
+        .await;
+    let text = Some("y".parse().unwrap());
+    for filter in [
+        EndedFilter { value_text: text.clone(), ..EndedFilter::default() },
+        EndedFilter { result_text: text.clone(), ..EndedFilter::default() },
+    ] {
+        let looked = table.store.search_ended(&filter, None, (1000, 101)).await.unwrap();
+        let [last] = looked.as_slice() else { panic!("{looked:?}") };
+        assert_eq!((last.is_meant, last.number, last.last), (false, 7, Some(true)));
+    }
+    let of_error = EndedFilter { error_text: text, ..EndedFilter::default() };
+    let looked = table.store.search_ended(&of_error, None, (1000, 101)).await.unwrap();
+    assert_eq!((looked.len(), looked[0].number, looked[0].last), (1, 12, Some(false)), "values are not read");
+}
