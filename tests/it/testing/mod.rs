@@ -5,6 +5,7 @@ mod agreement;
 mod batches;
 mod cancelling;
 mod checkpoints;
+mod ended_search;
 mod history;
 mod kit;
 mod limit_rates;
