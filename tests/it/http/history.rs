@@ -114,3 +114,112 @@ async fn ended_events_are_listed_in_pages() {
     assert_eq!(service.ask(&key, Method::GET, &theirs, Value::Null).await.json()["items"], json!([]));
     service.stop().await;
 }
+
+/// Three events as above, each with tags, a batch and another value; and one of another tenant
+/// that is like the first.
+const SEARCHED: &str = "
+    update wakeq.ended_events
+       set options = jsonb_build_object('tags', jsonb_build_array('customer:' || right(id::text, 1), 'all'), 'batch', 'import:42'),
+           value = '{\"customer\":{\"id\":\"' || right(id::text, 1) || '\"}}';
+    insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, error, enqueued_at,
+                                    due_at, ended_at, claims, retries, losses, options)
+    select '00000000-0000-0000-0000-000000000007', '00000000-0000-0000-0000-000000000004', kept_until, module, name, modifier,
+           value, result, outcome, error, enqueued_at, due_at, ended_at, 1, 0, 0, options
+      from wakeq.ended_events where id = '00000000-0000-0000-0000-000000000001'";
+
+#[tokio::test]
+async fn ended_events_are_searched_and_counted() {
+    let service = Service::start().await;
+    sqlx::raw_sql(ENDED).execute(&service.stage.pool).await.unwrap();
+    sqlx::raw_sql(SEARCHED).execute(&service.stage.pool).await.unwrap();
+    let ids = |page: &Value| -> Vec<String> {
+        page["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+    };
+    for (query, expected) in [
+        ("tag=customer:2", vec![id(2)]),
+        ("tag=all&tag=customer:3", vec![id(3)]),
+        ("tag=customer:1,customer:2", vec![]),
+        ("batch=import:42&name=h1", vec![id(3), id(1)]),
+        ("batch=import:4", vec![]),
+        ("object=work:1", vec![]),
+        ("modifier=x", vec![]),
+        ("error_text=no&outcome=failed", vec![id(2)]),
+        ("error_text=yes", vec![]),
+        ("value=%24.customer.id%20%3D%20%221%22", vec![id(1)]),
+        ("value_text=%223%22", vec![id(3)]),
+        ("result=%24.n%20%3D%202", vec![id(2)]),
+        ("result_text=%22n%22:3", vec![id(3)]),
+        ("since=2020-01-01T00:00:00Z&emitted_since=2020-01-01T00:00:00Z", vec![id(3), id(2), id(1)]),
+        ("before=2020-01-01T00:00:00Z", vec![]),
+        ("emitted_before=2020-01-01T00:00:00Z", vec![]),
+    ] {
+        let list = service.get(&format!("/ended-events?{query}")).await.json();
+        assert_eq!(ids(&list), expected, "{query}");
+        let counted = service.get(&format!("/ended-events/count?{query}")).await.json();
+        assert_eq!((&counted["count"], &counted["next_cursor"]), (&json!(expected.len()), &Value::Null));
+    }
+    let first = service.get("/ended-events?tag=customer:1").await.json();
+    assert_eq!(first["looked_at"], 3, "it says how many it has examined: {first}");
+    assert_eq!(first["items"][0]["tags"], json!(["customer:1", "all"]));
+    assert_eq!(first["items"][0]["batch"], "import:42");
+    let all = service.get("/ended-events?tag=all").await.json();
+    assert!(all.get("looked_at").is_none(), "{all}");
+    let page = service.get("/ended-events?tag=all&limit=1").await.json();
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let rest = service.get(&format!("/ended-events?tag=all&cursor={cursor}")).await.json();
+    assert_eq!((ids(&page), ids(&rest)), (vec![id(3)], vec![id(2), id(1)]));
+    let counted = service.get(&format!("/ended-events/count?cursor={cursor}")).await.json();
+    assert_eq!(counted, json!({"count": 2, "looked_at": 2, "next_cursor": null}));
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_wrong_search_of_ended_events_is_refused_with_words() {
+    let service = Service::start().await;
+    for (query, words) in [
+        ("tag=", "a tag has 1 to 100"),
+        ("tag=a,,b", "a tag has 1 to 100"),
+        ("value=7", "a condition on the value looks like"),
+        ("result=%24.a%20%3E%207", "a condition on the value looks like"),
+        ("value_text=", "has 1 to 200 bytes"),
+        ("result_text=", "has 1 to 200 bytes"),
+        ("since=yesterday", ""),
+        ("state=dead", ""),
+        ("batch=a%20b", "batch"),
+        ("module=WORKER", "`module` needs a `name`"),
+        ("cursor=e~WORKER~ship~0~00000000000000000000000000000000", "cursor"),
+    ] {
+        for list in ["/ended-events", "/ended-events/count"] {
+            service.get(&format!("{list}?{query}")).await.says((400, "bad-request"), words);
+        }
+    }
+    service.get("/ended-events/count?limit=1").await.says((400, "bad-request"), "");
+    service.stop().await;
+}
+
+/// Another tenant has its own. Whoever may not see values is not told what is in them.
+#[tokio::test]
+async fn a_search_of_ended_events_is_of_its_canvas_and_of_those_who_may() {
+    let service = Service::start().await;
+    sqlx::raw_sql(ENDED).execute(&service.stage.pool).await.unwrap();
+    sqlx::raw_sql(SEARCHED).execute(&service.stage.pool).await.unwrap();
+    let key = service.key("other", OTHER, &[Scope::Read]).await;
+    let theirs = async |query: &str| {
+        let path = format!("/canvases/{OTHER}/ended-events{query}");
+        service.ask(&key, Method::GET, &path, Value::Null).await
+    };
+    let found = theirs("?tag=customer:1").await.json();
+    assert_eq!((found["items"].as_array().unwrap().len(), &found["items"][0]["id"]), (1, &json!(id(4))));
+    assert_eq!(theirs("?tag=customer:2").await.json()["items"], json!([]));
+    assert_eq!(theirs("/count").await.json()["count"], 1);
+    for query in ["value=%24%20%3D%207", "value_text=7", "result=%24%20%3D%207", "result_text=7"] {
+        for path in [format!("?{query}"), format!("/count?{query}")] {
+            assert_eq!(theirs(&path).await.status, StatusCode::FORBIDDEN, "{path}");
+        }
+    }
+    let audit =
+        "select count(*) from wakeq.audit_log where action = 'count_ended_events' and outcome = 'done'";
+    service.get("/ended-events/count").await.json();
+    service.get("/ended-events/count?result_text=7").await.json();
+    assert_eq!(service.stop().await.count(audit).await, 1, "only what tells of values is recorded");
+}

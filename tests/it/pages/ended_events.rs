@@ -40,7 +40,26 @@ async fn kept_events_are_listed_and_shown_with_their_results() {
             page.says("No event like that is kept.");
         }
     }
-    for wrong in ["outcome=dead", "module=WORKER", "cursor=x"] {
+    sqlx::raw_sql(
+        "update wakeq.ended_events set options = jsonb_build_object('tags', jsonb_build_array('of:' || right(id::text, 1)))",
+    )
+    .execute(&service.stage.pool)
+    .await
+    .unwrap();
+    for (query, expected) in [
+        ("tag=of:2", vec![2]),
+        ("tag=of:4", vec![]),
+        ("error_text=no+3", vec![3]),
+        ("since=1+d&value_text=7&result=%24.n+%3D+1.1", vec![1, 2, 3]),
+        ("before=1+d", vec![]),
+    ] {
+        let page = visitor.page(&format!("/ended-events?{query}")).await.found();
+        for number in 1..=4 {
+            assert_eq!(page.html.contains(&id(number)), expected.contains(&number), "{query}: {}", page.html);
+        }
+    }
+    visitor.page("/ended-events?tag=of:2").await.found().says("3 kept events were looked at for this page.");
+    for wrong in ["outcome=dead", "module=WORKER", "cursor=x", "since=soon", "result=7", "tag=a,,b"] {
         let refused = visitor.page(&format!("/ended-events?{wrong}")).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{wrong}");
         refused.says("Kept events");

@@ -50,6 +50,8 @@ fn reads(id: &str) -> Vec<(String, bool)> {
         "/events?%76alue=$.to%20=%20%22sesame%22".to_owned(),
         "/events/count?value_text=sesame".to_owned(),
         "/dead-events?value_text=sesame".to_owned(),
+        "/ended-events?result=$.value%20=%20%22sesame%22".to_owned(),
+        "/ended-events/count?resul%74_text=value".to_owned(),
     ];
     let hidden = ["/objects/work:1", "/cron/report", "/log?category=accounts"].map(str::to_owned);
     refused.into_iter().map(|path| (path, true)).chain(hidden.into_iter().map(|path| (path, false))).collect()
@@ -95,8 +97,10 @@ async fn values_are_shown_to_those_who_may_see_them() {
                         where actor = $1 and outcome = 'done' order by action";
         sqlx::query_scalar(actions).bind(format!("key:{who}")).fetch_all(&stage.pool).await.unwrap()
     };
-    let all = ["count_events", "list_dead_events", "list_events", "read_log", "show_checkpoint", "show_cron"];
-    assert_eq!(of("seer").await, [&all[..], &["show_event", "show_object", "sign-in"]].concat());
+    let counts = ["count_ended_events", "count_events"];
+    let lists = ["list_dead_events", "list_ended_events", "list_events", "read_log"];
+    let singles = ["show_checkpoint", "show_cron", "show_event", "show_object", "sign-in"];
+    assert_eq!(of("seer").await, [&counts[..], &lists, &singles].concat());
     assert_eq!(of("reader").await, ["sign-in"], "what was hidden has not been looked at");
 }
 

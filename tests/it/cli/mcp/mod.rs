@@ -137,7 +137,8 @@ async fn looks(service: &Service, agent: &mut Agent) -> (EventId, Uuid) {
     has(&explained, json!({"id": event, "state": "ready", "value": null}));
     let died = agent.shows("list_dead_events", json!({"filter": {"error_text": "no"}})).await;
     assert_eq!((died["items"].as_array().unwrap().len(), &died["items"][0]["id"]), (1, &json!(dead)));
-    let kept = agent.shows("list_ended_events", json!({"filter": {"tags": ["a"]}, "outcome": "failed"})).await;
+    let kept =
+        agent.shows("list_ended_events", json!({"filter": {"tags": ["a"]}, "outcome": "failed"})).await;
     assert_eq!(kept["items"], json!([]), "nothing has ended: {kept}");
     let groups = agent.shows("list_error_groups", json!({"handler": "mail", "known": false})).await;
     let group = &groups["items"][0];
