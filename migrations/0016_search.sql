@@ -251,8 +251,8 @@ $$;
 -- one of these outcomes, after a place in their list and since a moment, the latest first. They are
 -- merged from one list of each outcome, which are the ranges of the indexes, and of which no more is
 -- read than is returned. Those whose time is over are among them until their partition goes: a page
--- that skipped them might read a million rows. Each plan is made for an empty table as well as for
--- a full one, so sorting is no choice.
+-- that skipped them might read a million rows. A plan may be made while the table is empty and used
+-- when it is full, so sorting is no choice, and only one index has the order.
 create function wakeq.ended_after(
     canvas uuid, outcomes text[], module text, name text, since timestamptz, after_ended timestamptz, after_id uuid,
     look bigint)
@@ -264,19 +264,19 @@ begin
     if ended_after.name is null then
         return query
         (select e.* from wakeq.ended_events e
-          where e.canvas_id = canvas and e.outcome = 'completed'
+          where e.canvas_id = canvas and greatest(e.outcome, e.outcome) = 'completed'
             and 'completed' = any (outcomes) and e.kept_until >= week
             and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
           order by e.ended_at desc, e.id desc limit look)
          union all
         (select e.* from wakeq.ended_events e
-          where e.canvas_id = canvas and e.outcome = 'failed'
+          where e.canvas_id = canvas and greatest(e.outcome, e.outcome) = 'failed'
             and 'failed' = any (outcomes) and e.kept_until >= week
             and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
           order by e.ended_at desc, e.id desc limit look)
          union all
         (select e.* from wakeq.ended_events e
-          where e.canvas_id = canvas and e.outcome = 'cancelled'
+          where e.canvas_id = canvas and greatest(e.outcome, e.outcome) = 'cancelled'
             and 'cancelled' = any (outcomes) and e.kept_until >= week
             and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
           order by e.ended_at desc, e.id desc limit look)

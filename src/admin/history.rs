@@ -1,15 +1,17 @@
 //! The history of events: their attempts, and events that are kept after they have ended.
 
 use super::cursor::DeadPosition;
-use super::lists::{LOOK_MAX, cut};
+use super::lists::cut;
 use super::{Admin, AdminError, Cursor, EventCount, LIST_MAX, Page};
 use crate::event::{CanvasId, EndedFilter, EventId, HandlerScope, Name, Timestamp};
 use crate::store::{AttemptRecord, EndedEvent, FoundEnded, HandlerAttempt};
 
 /// Maximum number of attempts of a handler that are shown.
 const LAST_MAX: u32 = 100;
-/// Maximum number of ended events that one page examines if it looks into errors, values or
-/// results, which takes several times as long as to compare tags and times.
+/// Maximum number of ended events that one page examines. There may be millions, which are not in
+/// memory as those that wait are, so it is half of theirs.
+const LOOK_MAX: i64 = 5_000;
+/// The same if it looks into errors, values or results, which takes longer than to compare tags.
 const LOOK_INSIDE_MAX: i64 = 2_500;
 
 impl Admin {
@@ -75,7 +77,7 @@ impl Admin {
     /// [`LIST_MAX`]. An event is kept if its emit, its route or its target asks for it. Dead events
     /// are in [`Admin::dead`].
     ///
-    /// A page examines up to 10,000 events, and if the filter asks for what is in errors, values or
+    /// A page examines up to 5,000 events, and if the filter asks for what is in errors, values or
     /// results, up to 2,500 with 8 MiB of values and results. So it may be short or empty and still
     /// have a next page.
     ///

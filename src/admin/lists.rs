@@ -12,7 +12,7 @@ use crate::store::{
 };
 
 /// Maximum number of events that one page of a list examines.
-pub(super) const LOOK_MAX: i64 = 10_000;
+const LOOK_MAX: i64 = 10_000;
 /// Maximum bytes of texts on a page whose rows may be long; a single row may exceed it.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 

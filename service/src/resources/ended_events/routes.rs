@@ -96,10 +96,9 @@ ended_query! {
 ///
 /// Those that are kept, because their emit, their handler's route or their target asks for it. The
 /// latest come first. They can be filtered by handler, outcome, tags, object, batch, times, error,
-/// value and result. A page examines at most 10,000 events, or 2,500 and 8 MiB of values and
-/// results if errors, values or results are searched, so it may be short or even empty while
-/// `next_cursor` is set. `looked_at` is how many it has examined. Dead events are in a list of
-/// their own.
+/// value and result. A page examines at most 5,000 events, or 2,500 and 8 MiB of values and results
+/// if errors, values or results are searched, so it may be short or even empty while `next_cursor`
+/// is set. `looked_at` is how many it has examined. Dead events are in a list of their own.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/ended-events", operation_id = "list_ended_events",
     tag = "ended events", params(EndedQuery),
     responses((status = 200, description = "A page of ended events", body = List<EndedEventJson>)))]

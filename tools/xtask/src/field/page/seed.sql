@@ -100,12 +100,13 @@ select d.canvas_id, d.id, k, k, case when k = 4 then 'dead' else 'retried' end, 
 -- A million events that are kept after their end, for up to four weeks.
 insert into wakeq.ended_events
     (canvas_id, id, kept_until, module, name, modifier, value, result, outcome, error, enqueued_at, due_at, ended_at,
-     started_at, took_us, worker, claims, retries, losses)
+     started_at, took_us, worker, claims, retries, losses, options)
 select '00000000-0000-0000-0000-000000000000', gen_random_uuid(), now() + (1 + n % 27) * interval '1 day', 'WORKER',
        'handler-' || lpad((1 + n % 5000)::text, 4, '0'), '_', '{"order":' || n || '}', '"ok"',
        case when n % 100 = 0 then 'failed' when n % 1000 = 1 then 'cancelled' else 'completed' end,
        case when n % 100 = 0 then 'declined' end, ended - interval '2 s', ended - interval '1 s', ended,
-       ended - interval '0.01 s', 10000, 'worker-1', 1, 0, 0
+       ended - interval '0.01 s', 10000, 'worker-1', 1, 0, 0,
+       case when n % 10 = 3 then jsonb_build_object('tags', jsonb_build_array('shop:' || n % 2000)) end
   from (select n, now() - n * interval '1 s' as ended from generate_series(1, 1000000) as n) as made;
 
 -- Statistics of the canvas and of fifty handlers.
