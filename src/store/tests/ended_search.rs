@@ -64,7 +64,11 @@ async fn a_page_reads_only_what_it_looks_at() {
             let page: i64 = sqlx::query_scalar(sql).fetch_one(&mut *session).await.unwrap();
             let after: i64 = sqlx::query_scalar(read).fetch_one(&mut *session).await.unwrap();
             assert_eq!(page, expected, "{sql}");
-            assert!(after - before <= 2 * expected, "{mode}: {} rows for a page of 100: {sql}", after - before);
+            assert!(
+                after - before <= 2 * expected,
+                "{mode}: {} rows for a page of 100: {sql}",
+                after - before
+            );
         }
         session.rollback().await.unwrap();
     }
