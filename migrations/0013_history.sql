@@ -75,9 +75,9 @@ create table wakeq.ended_events (
     constraint ended_events_kept check (kept_until > ended_at and kept_until <= ended_at + interval '7776000 seconds')
 ) partition by range (kept_until);
 
--- Lists of several outcomes are merged from one of each (wakeq.ended_after). The outcome in the index
--- of a canvas is an expression, so that a list of a handler can't use it: as the statistics are, the
--- planner might find a handler with few events by reading all of the canvas.
+-- Lists of several outcomes are merged from one of each (wakeq.ended_after). The outcome in the
+-- index of a canvas is an expression, so that a list of a handler can't use it: by its statistics
+-- the planner might find a handler with few events by reading all of the canvas.
 create index ended_events_canvas on wakeq.ended_events (canvas_id, greatest(outcome, outcome), ended_at, id);
 create index ended_events_handler on wakeq.ended_events (canvas_id, module, name, outcome, ended_at, id);
 

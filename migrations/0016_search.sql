@@ -247,12 +247,12 @@ begin
 end
 $$;
 
--- Up to `look` events of a canvas, or of one of its handlers, that are kept after they have ended with
--- one of these outcomes, after a place in their list and since a moment, the latest first. They are
--- merged from one list of each outcome, which are the ranges of the indexes, and of which no more is
--- read than is returned. Those whose time is over are among them until their partition goes: a page
--- that skipped them might read a million rows. A plan may be made while the table is empty and used
--- when it is full, so sorting is no choice, and only one index has the order.
+-- Up to `look` events of a canvas, or of one of its handlers, that are kept after they have ended
+-- with one of these outcomes, after a place in their list and since a moment, the latest first.
+-- They are merged from a list of each outcome, which is a range of an index, and of which no more
+-- is read than is returned. Those whose time is over are among them until their partition goes,
+-- since a page that skipped them might read a million rows. A plan may be made while the table is
+-- empty and used when it is full, so sorting is off, and only one index has the order.
 create function wakeq.ended_after(
     canvas uuid, outcomes text[], module text, name text, since timestamptz, after_ended timestamptz, after_id uuid,
     look bigint)
