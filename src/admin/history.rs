@@ -121,26 +121,19 @@ impl Admin {
         let limit = limit.clamp(1, LIST_MAX) as usize;
         let one_more = limit as i64 + 1;
         // The first rows usually suffice, and examining thousands takes far longer.
-        let mut found = self.store.search_ended(filter, after, (one_more, one_more)).await?;
-        let meant = found.iter().filter(|event| event.is_meant).count();
-        if meant < limit && end_of(&found).0.is_some() {
-            found = self.store.search_ended(filter, after, (look_max(filter), one_more)).await?;
+        let search = async |look| self.store.search_ended(filter, after, (look, one_more), true).await;
+        let mut found = search(one_more).await?;
+        if meant(&found) < limit && end_of(&found).0.is_some() {
+            found = search(look_max(filter)).await?;
         }
         let (mut next, mut looked_at) = end_of(&found);
-        found.retain(|event| event.is_meant);
-        if found.len() > limit {
-            found.truncate(limit);
-            (next, looked_at) = found.last().map_or((None, 0), |last| (Some(*last), last.number));
+        found.retain(|found| found.is_meant);
+        if cut(&mut found, limit, |found| found.event.error.as_deref().map_or(0, str::len)) {
+            let last = found.last();
+            next = last.map(cursor_of);
+            looked_at = last.map_or(0, |last| last.number.unsigned_abs());
         }
-        let keys: Vec<_> = found.iter().map(FoundEnded::key).collect();
-        let mut items = self.store.ended_of(filter.canvas, &keys).await?;
-        if cut(&mut items, limit, |event| event.error.as_deref().map_or(0, str::len)) {
-            let last = items
-                .last()
-                .and_then(|last| found.iter().find(|event| event.key() == (last.id, last.kept_until)));
-            (next, looked_at) = last.map_or((next, looked_at), |last| (Some(*last), last.number));
-        }
-        Ok(Page { items, next: next.as_ref().map(cursor_of), looked_at: looked_at.unsigned_abs() })
+        Ok(Page { items: found.into_iter().map(|found| found.event).collect(), next, looked_at })
     }
 
     /// How many events that have ended and are kept meet the filter, of those that a page of
@@ -164,13 +157,9 @@ impl Admin {
     ) -> Result<EventCount, AdminError> {
         filter.check()?;
         let look = look_max(filter);
-        let found = self.store.search_ended(filter, place(cursor)?, (look, look + 1)).await?;
-        let (last, looked_at) = end_of(&found);
-        Ok(EventCount {
-            count: found.iter().filter(|event| event.is_meant).count() as u64,
-            looked_at: looked_at.unsigned_abs(),
-            next: last.as_ref().map(cursor_of),
-        })
+        let found = self.store.search_ended(filter, place(cursor)?, (look, look + 1), false).await?;
+        let (next, looked_at) = end_of(&found);
+        Ok(EventCount { count: meant(&found) as u64, looked_at, next })
     }
 
     /// What the handler of an ended event has returned, as JSON text; `None` if it has returned
@@ -194,13 +183,20 @@ fn place(cursor: Option<&Cursor>) -> Result<Option<(Timestamp, EventId)>, AdminE
     Ok(cursor.map(Cursor::ended).transpose()?.map(|DeadPosition(ended_at, id)| (ended_at, id)))
 }
 
-fn cursor_of(event: &FoundEnded) -> Cursor {
-    Cursor::of_ended(DeadPosition(event.ended_at, event.id))
+/// Where the list goes on after an event.
+fn cursor_of(found: &FoundEnded) -> Cursor {
+    let (ended_at, id) = found.place();
+    Cursor::of_ended(DeadPosition(ended_at, id))
 }
 
-/// The last ended event that was looked at, if there may be others, and its number.
-fn end_of(found: &[FoundEnded]) -> (Option<FoundEnded>, i64) {
-    let last = found.iter().rfind(|event| event.last.is_some());
-    let looked_at = last.or(found.last()).map_or(0, |last| last.number);
-    (last.filter(|last| last.last == Some(true)).copied(), looked_at)
+fn meant(found: &[FoundEnded]) -> usize {
+    found.iter().filter(|found| found.is_meant).count()
+}
+
+/// Where to go on after the last ended event that was looked at, if there may be others, and how
+/// many were looked at.
+fn end_of(found: &[FoundEnded]) -> (Option<Cursor>, u64) {
+    let last = found.iter().rfind(|found| found.last.is_some());
+    let looked_at = last.or(found.last()).map_or(0, |last| last.number.unsigned_abs());
+    (last.filter(|last| last.last == Some(true)).map(cursor_of), looked_at)
 }

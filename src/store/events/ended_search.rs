@@ -3,16 +3,14 @@
 
 use uuid::Uuid;
 
+use super::history::{EndedEvent, EndedRow};
 use crate::event::{EndedFilter, EndedOutcome, EventFilter, EventId, Timestamp};
 use crate::store::kernel::{Sql, StoreError};
 
 /// An ended event that was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct FoundEnded {
-    pub(crate) id: EventId,
-    pub(crate) ended_at: Timestamp,
-    /// An id can have ended several times, each time with another one.
-    pub(crate) kept_until: Timestamp,
+    pub(crate) event: EndedEvent,
     /// Whether it meets the filter and is still kept. If not, it only marks the end of what was
     /// looked at.
     pub(crate) is_meant: bool,
@@ -23,35 +21,43 @@ pub(crate) struct FoundEnded {
 }
 
 impl FoundEnded {
-    /// Its key, by which it is read.
-    pub(crate) fn key(&self) -> (EventId, Timestamp) {
-        (self.id, self.kept_until)
+    /// Its place in the list.
+    pub(crate) fn place(&self) -> (Timestamp, EventId) {
+        (self.event.ended_at, self.event.id)
+    }
+
+    fn of(row: EndedRow) -> Option<Self> {
+        let EndedRow { is_meant, number, last, .. } = row;
+        Some(Self { event: row.into_event()?, is_meant, number, last })
     }
 }
 
 impl Sql<'_> {
     /// The handler of a filter finds the events, if it has one, and its outcome; the other
     /// conditions are checked. Values and results are read only if the filter asks for what is in
-    /// them, and then up to 8 MiB: of kept events a page may find millions that it has to look
-    /// into, and each MiB takes some ten milliseconds.
+    /// them, and then up to 8 MiB: a search may look into millions of kept events, and each MiB
+    /// takes up to ten milliseconds. What may be long of an event is left out unless it is `shown`.
     pub(in crate::store) async fn search_ended(
         &self,
         filter: &EndedFilter,
         after: Option<(Timestamp, EventId)>,
         (look, limit): (i64, i64),
+        shown: bool,
     ) -> Result<Vec<FoundEnded>, StoreError> {
         let (ended_at, id) = first_place(filter, after);
         let outcomes = filter.outcome.map_or(EndedOutcome::ALL.to_vec(), |outcome| vec![outcome]);
         let outcomes: Vec<&str> = outcomes.into_iter().map(EndedOutcome::as_str).collect();
         let scope = filter.scope.as_ref();
-        let query = sqlx::query!(
+        let query = sqlx::query_as!(
+            EndedRow,
             r#"with looked as (
                    select d.*, row_number() over seen as number, sum(d.value_bytes) over seen as bytes,
                           lead(d.value_bytes) over seen as next_bytes
                      from (
-                       select e.id, e.module, e.name, e.modifier, e.enqueued_at, e.ended_at, e.kept_until, e.error, e.object,
-                              e.options->'tags' as tags, e.options ->> 'batch' as batch, case when $5 then e.value end as value,
-                              case when $5 then e.result end as result,
+                       select e.id, e.canvas_id, e.module, e.name, e.modifier, e.outcome, e.error, e.ended_by, e.enqueued_at,
+                              e.due_at, e.started_at, e.took_us, e.ended_at, e.kept_until, e.worker, e.claims, e.retries,
+                              e.losses, e.result is not null as has_result, e.traceparent, e.options, e.object, e.seq, e.prev,
+                              case when $5 then e.value end as value, case when $5 then e.result end as result,
                               case when $5 then octet_length(e.value) + coalesce(octet_length(e.result), 0) else 0 end as value_bytes
                          from wakeq.ended_after(
                                   $1, $6::text[], $7::text, $8::text, coalesce($9::timestamptz, '-infinity'),
@@ -59,13 +65,19 @@ impl Sql<'_> {
                         order by e.ordinality) as d
                    window seen as (rows between unbounded preceding and current row)
                )
-               select d.id as "id!", d.ended_at as "ended_at!", d.kept_until as "kept_until!", d.number as "number!",
-                      meant.is_meant as "is_meant!",
+               select d.id as "id!", d.canvas_id as "canvas_id!", d.module::text as "module!", d.name::text as "name!",
+                      d.modifier::text as "modifier!", d.outcome as "outcome!", case when $13 then d.error end as error, d.ended_by,
+                      d.enqueued_at as "enqueued_at!", d.due_at as "due_at!", d.started_at, d.took_us,
+                      d.ended_at as "ended_at!", d.kept_until as "kept_until!", d.worker, d.claims as "claims!",
+                      d.retries as "retries!", d.losses as "losses!", d.has_result as "has_result!",
+                      d.traceparent::text as traceparent, case when $13 then d.options end::text as options, d.object::text as object, d.seq, d.prev,
+                      d.number as "number!", meant.is_meant as "is_meant!",
                       case when ends.is_last then d.number = $2 or d.next_bytes is not null end as last
                  from looked d,
                       lateral (select d.kept_until > now()
-                                  and ($3::text is null or wakeq.matches((select $3::text::jsonb), d.module, d.name, d.modifier,
-                                      null, null, d.tags, d.enqueued_at, null, null, null, d.error, d.value, d.object, d.batch))
+                                  and ($3::text is null or wakeq.matches((select $3::text::jsonb), d.module, d.name,
+                                      d.modifier, null, null, d.options->'tags', d.enqueued_at, null, null, null, d.error,
+                                      d.value, d.object, d.options ->> 'batch'))
                                   and ($12::text is null or wakeq.matches((select $12::text::jsonb), null, null, null,
                                       null, null, null, null, null, null, null, null, d.result, null, null)) as is_meant) as meant,
                       lateral (select coalesce(d.bytes + d.next_bytes > 8388608, true) as is_last) as ends
@@ -82,21 +94,13 @@ impl Sql<'_> {
             filter.ended_since,
             ended_at,
             id,
-            asked(&filter.of_result())
+            asked(&filter.of_result()),
+            shown
         );
         let rows = self.session().await?.all("search ended events", query).await?;
-        let found = rows.into_iter().map(|row| FoundEnded {
-            id: EventId(row.id),
-            ended_at: row.ended_at,
-            kept_until: row.kept_until,
-            is_meant: row.is_meant,
-            number: row.number,
-            last: row.last,
-        });
-        Ok(found.collect())
+        Ok(rows.into_iter().filter_map(FoundEnded::of).collect())
     }
 }
-
 /// The place after which the events are looked at. No event has the smallest id, so that none that
 /// ended at the moment itself is before it.
 fn first_place(filter: &EndedFilter, after: Option<(Timestamp, EventId)>) -> (Option<Timestamp>, Uuid) {

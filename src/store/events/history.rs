@@ -109,23 +109,6 @@ impl AttemptEnd {
     }
 }
 
-/// A query for [`EndedRow`]s: those of this table, with its conditions.
-macro_rules! ended_rows {
-    ($from:literal, $($argument:tt)*) => {
-        sqlx::query_as!(
-            EndedRow,
-            r#"select id as "id!", canvas_id as "canvas_id!", module::text as "module!", name::text as "name!",
-                      modifier::text as "modifier!", outcome as "outcome!", error, ended_by,
-                      enqueued_at as "enqueued_at!", due_at as "due_at!", started_at, took_us, ended_at as "ended_at!",
-                      kept_until as "kept_until!", worker, claims as "claims!", retries as "retries!", losses as "losses!",
-                      result is not null as "has_result!", traceparent::text as traceparent, options::text as options,
-                      object::text as object, seq, prev
-                 from "# + $from,
-            $($argument)*
-        )
-    };
-}
-
 impl Sql<'_> {
     /// As [`Sql::complete_links`] beside keeping the events. It is for events on objects and for
     /// others.
@@ -216,36 +199,21 @@ impl Sql<'_> {
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<EndedEvent>, StoreError> {
-        let query = ended_rows!(
-            "wakeq.ended_events where canvas_id = $1 and id = $2 and kept_until > now() order by ended_at desc limit 1",
+        let query = sqlx::query_as!(
+            EndedRow,
+            r#"select id as "id!", canvas_id as "canvas_id!", module::text as "module!", name::text as "name!",
+                      modifier::text as "modifier!", outcome as "outcome!", error, ended_by,
+                      enqueued_at as "enqueued_at!", due_at as "due_at!", started_at, took_us, ended_at as "ended_at!",
+                      kept_until as "kept_until!", worker, claims as "claims!", retries as "retries!", losses as "losses!",
+                      result is not null as "has_result!", traceparent::text as traceparent, options::text as options,
+                      object::text as object, seq, prev, true as "is_meant!", 1::bigint as "number!", true as last
+                 from wakeq.ended_events
+                where canvas_id = $1 and id = $2 and kept_until > now() order by ended_at desc limit 1"#,
             canvas.0,
             id.0
         );
         let row = self.session().await?.optional("look for an ended event", query).await?;
         Ok(row.and_then(EndedRow::into_event))
-    }
-
-    /// Those of these ended events that are left, the latest first. Each is looked up by its whole
-    /// key, of which the last part names its partition.
-    pub(in crate::store) async fn ended_of(
-        &self,
-        canvas: CanvasId,
-        keys: &[(EventId, Timestamp)],
-    ) -> Result<Vec<EndedEvent>, StoreError> {
-        let ids: Vec<Uuid> = keys.iter().map(|(id, _)| id.0).collect();
-        let kept_until: Vec<Timestamp> = keys.iter().map(|(_, kept_until)| *kept_until).collect();
-        let query = ended_rows!(
-            r#"unnest($2::uuid[], $3::timestamptz[]) as asked (of_id, of_kept_until) cross join lateral (
-                       select * from wakeq.ended_events e
-                        where e.canvas_id = $1 and e.id = asked.of_id and e.kept_until = asked.of_kept_until
-                       offset 0) as ended
-                order by ended_at desc, id desc"#,
-            canvas.0,
-            &ids,
-            &kept_until
-        );
-        let rows = self.session().await?.all("read ended events", query).await?;
-        Ok(rows.into_iter().filter_map(EndedRow::into_event).collect())
     }
 
     /// The value of an ended event, and what its handler returned.
@@ -284,35 +252,39 @@ impl AttemptJson {
     }
 }
 
-struct EndedRow {
-    id: Uuid,
-    canvas_id: Uuid,
-    module: String,
-    name: String,
-    modifier: String,
-    outcome: String,
-    error: Option<String>,
-    ended_by: Option<String>,
-    enqueued_at: Timestamp,
-    due_at: Timestamp,
-    started_at: Option<Timestamp>,
-    took_us: Option<i64>,
-    ended_at: Timestamp,
-    kept_until: Timestamp,
-    worker: Option<String>,
-    claims: i32,
-    retries: i32,
-    losses: i32,
-    has_result: bool,
-    traceparent: Option<String>,
-    options: Option<String>,
-    object: Option<String>,
-    seq: Option<i64>,
-    prev: Option<i64>,
+/// The row of an ended event, and what a search says of it.
+pub(super) struct EndedRow {
+    pub(super) id: Uuid,
+    pub(super) canvas_id: Uuid,
+    pub(super) module: String,
+    pub(super) name: String,
+    pub(super) modifier: String,
+    pub(super) outcome: String,
+    pub(super) error: Option<String>,
+    pub(super) ended_by: Option<String>,
+    pub(super) enqueued_at: Timestamp,
+    pub(super) due_at: Timestamp,
+    pub(super) started_at: Option<Timestamp>,
+    pub(super) took_us: Option<i64>,
+    pub(super) ended_at: Timestamp,
+    pub(super) kept_until: Timestamp,
+    pub(super) worker: Option<String>,
+    pub(super) claims: i32,
+    pub(super) retries: i32,
+    pub(super) losses: i32,
+    pub(super) has_result: bool,
+    pub(super) traceparent: Option<String>,
+    pub(super) options: Option<String>,
+    pub(super) object: Option<String>,
+    pub(super) seq: Option<i64>,
+    pub(super) prev: Option<i64>,
+    pub(super) is_meant: bool,
+    pub(super) number: i64,
+    pub(super) last: Option<bool>,
 }
 
 impl EndedRow {
-    fn into_event(self) -> Option<EndedEvent> {
+    pub(super) fn into_event(self) -> Option<EndedEvent> {
         let took = self.took_us.map(|took| Duration::from_micros(took.unsigned_abs()));
         Some(EndedEvent {
             id: EventId(self.id),

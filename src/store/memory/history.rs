@@ -118,6 +118,7 @@ impl Tables {
         filter: &EndedFilter,
         after: Option<(Timestamp, EventId)>,
         (look, limit): (i64, i64),
+        _shown: bool,
     ) -> Result<Vec<FoundEnded>, StoreError> {
         let is_in_range = |event: &EndedEvent| {
             let scope = &event.address.scope;
@@ -136,24 +137,13 @@ impl Tables {
         let count = looked.len();
         let (of_event, of_result) = (filter.of_event(), filter.of_result());
         let found = looked.into_iter().zip(1..).map(|(ended, number)| FoundEnded {
-            id: ended.event.id,
-            ended_at: ended.event.ended_at,
-            kept_until: ended.event.kept_until,
+            event: ended.event.clone(),
             is_meant: ended.meets(&of_event, &of_result),
             number: i64::try_from(number).unwrap_or(i64::MAX),
             last: (number == count).then_some(has_more),
         });
-        let found = found.filter(|event| event.is_meant || event.last.is_some());
+        let found = found.filter(|found| found.is_meant || found.last.is_some());
         Ok(found.take(usize::try_from(limit).unwrap_or(0)).collect())
-    }
-
-    pub(in crate::store) fn ended_of(
-        &self,
-        canvas: CanvasId,
-        keys: &[(EventId, Timestamp)],
-    ) -> Result<Vec<EndedEvent>, StoreError> {
-        let found = keys.iter().filter_map(|(id, _)| self.kept(canvas, *id));
-        Ok(found.map(|ended| ended.event.clone()).collect())
     }
 
     pub(in crate::store) fn ended_value(

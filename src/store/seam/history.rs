@@ -27,23 +27,16 @@ impl Store {
 
     /// Looks at up to `look` events of a canvas that have ended and are kept, after a position, the
     /// latest first, and finds up to `limit` of those that meet the filter. The last one that was
-    /// looked at is found in any case, unless the limit leaves it out.
+    /// looked at is found in any case, unless the limit leaves it out. Their errors and options are
+    /// read if they are to be `shown`.
     pub(crate) async fn search_ended(
         &self,
         filter: &EndedFilter,
         after: Option<(Timestamp, EventId)>,
         (look, limit): (i64, i64),
+        shown: bool,
     ) -> Result<Vec<FoundEnded>, StoreError> {
-        on_backing!(self.search_ended(filter, after, (look, limit)))
-    }
-
-    /// Ended events of the canvas by their keys ([`FoundEnded::key`]), the latest first.
-    pub(crate) async fn ended_of(
-        &self,
-        canvas: CanvasId,
-        keys: &[(EventId, Timestamp)],
-    ) -> Result<Vec<EndedEvent>, StoreError> {
-        on_backing!(self.ended_of(canvas, keys))
+        on_backing!(self.search_ended(filter, after, (look, limit), shown))
     }
 
     /// The value of an event of the canvas that has ended and is kept, and its result.

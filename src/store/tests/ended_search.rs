@@ -24,7 +24,7 @@ fn tagged(canvas: CanvasId, tag: &str) -> EndedFilter {
 }
 
 fn meant(found: &[FoundEnded]) -> usize {
-    found.iter().filter(|event| event.is_meant).count()
+    found.iter().filter(|found| found.is_meant).count()
 }
 
 /// The function that finds them reads what it returns, and one row more of each outcome in each
@@ -80,31 +80,30 @@ async fn a_search_goes_on_where_it_stopped() {
     let table = Table::new().await;
     table.run(FILL).await;
     let filter = tagged(CanvasId::DEFAULT, "of:42");
-    let first = table.store.search_ended(&filter, None, (10_000, 101)).await.unwrap();
-    let last = *first.last().unwrap();
+    let first = table.store.search_ended(&filter, None, (10_000, 101), true).await.unwrap();
+    let last = first.last().unwrap();
     assert_eq!((meant(&first), last.number, last.last), (20, 10_000, Some(true)));
-    assert!(first.is_sorted_by_key(|event| std::cmp::Reverse((event.ended_at, event.id))));
-    let place = Some((last.ended_at, last.id));
-    let second = table.store.search_ended(&filter, place, (10_000, 101)).await.unwrap();
-    let last = *second.last().unwrap();
+    assert!(first.is_sorted_by_key(|found| std::cmp::Reverse(found.place())));
+    let place = Some(last.place());
+    let second = table.store.search_ended(&filter, place, (10_000, 101), true).await.unwrap();
+    let last = second.last().unwrap();
     assert_eq!((meant(&second), last.number, last.last), (10, 5_000, Some(false)));
-    let theirs = table.store.search_ended(&tagged(OTHER, "of:42"), None, (10_000, 101)).await.unwrap();
+    let theirs = table.store.search_ended(&tagged(OTHER, "of:42"), None, (10_000, 101), true).await.unwrap();
     assert_eq!(meant(&theirs), 0, "theirs are odd");
     let theirs = tagged(OTHER, "of:43");
-    let theirs = table.store.search_ended(&theirs, None, (10_000, 101)).await.unwrap();
-    let keys: Vec<_> = theirs.iter().map(FoundEnded::key).collect();
-    assert_eq!(table.store.ended_of(CanvasId::DEFAULT, &keys).await.unwrap(), []);
-    assert_eq!(table.store.ended_of(OTHER, &keys).await.unwrap().len(), keys.len());
+    let theirs = table.store.search_ended(&theirs, None, (10_000, 101), true).await.unwrap();
+    assert_eq!(meant(&theirs), 20);
+    assert!(theirs.iter().all(|found| found.event.address.scope.canvas == OTHER));
     table
         .run(
             "update wakeq.ended_events set kept_until = now() - interval '1 s'
               where canvas_id = '00000000-0000-0000-0000-000000000000'",
         )
         .await;
-    let over = table.store.search_ended(&EndedFilter::default(), None, (10_000, 101)).await.unwrap();
+    let over = table.store.search_ended(&EndedFilter::default(), None, (10_000, 101), true).await.unwrap();
     assert_eq!(meant(&over), 0, "their time is over");
     let left = EndedFilter { canvas: OTHER, ..EndedFilter::default() };
-    assert_eq!(meant(&table.store.search_ended(&left, None, (100, 101)).await.unwrap()), 100);
+    assert_eq!(meant(&table.store.search_ended(&left, None, (100, 101), true).await.unwrap()), 100);
 }
 
 /// Each of them alone and some together, of 15,000 events of each tenant.
@@ -116,7 +115,7 @@ async fn every_condition_is_met_by_what_is_found() {
     let scope = |canvas| Some(HandlerScope::worker(canvas, "h2").unwrap());
     for (canvas, number) in [(CanvasId::DEFAULT, 42), (OTHER, 43)] {
         let count = async |filter: EndedFilter| {
-            meant(&table.store.search_ended(&filter, None, (30_000, 30_001)).await.unwrap())
+            meant(&table.store.search_ended(&filter, None, (30_000, 30_001), true).await.unwrap())
         };
         assert_eq!(count(all(canvas)).await, 15_000);
         let failed = EndedFilter { outcome: Some(EndedOutcome::Failed), ..all(canvas) };
@@ -135,15 +134,15 @@ async fn every_condition_is_met_by_what_is_found() {
         assert_eq!(count(EndedFilter { value_text: text, ..all(canvas) }).await, 1);
         let error = Some("no route".parse().unwrap());
         assert_eq!(count(EndedFilter { error_text: error, ..all(canvas) }).await, 5_000);
-        let first = table.store.search_ended(&all(canvas), None, (11, 11)).await.unwrap();
-        let (since, before) = (Some(first[9].ended_at), Some(first[4].ended_at));
+        let first = table.store.search_ended(&all(canvas), None, (11, 11), true).await.unwrap();
+        let (since, before) = (Some(first[9].event.ended_at), Some(first[4].event.ended_at));
         assert_eq!(count(EndedFilter { ended_since: since, ..all(canvas) }).await, 10);
         let between = EndedFilter { ended_since: since, ended_before: before, ..all(canvas) };
         assert_eq!(count(between).await, 5);
     }
     table.run("update wakeq.ended_events set result = null").await;
     let none = EndedFilter { result_text: Some("r".parse().unwrap()), ..EndedFilter::default() };
-    assert_eq!(meant(&table.store.search_ended(&none, None, (30_000, 9)).await.unwrap()), 0);
+    assert_eq!(meant(&table.store.search_ended(&none, None, (30_000, 9), true).await.unwrap()), 0);
 }
 
 /// Values of 1 MiB with results of 64 KiB: a page looks into 7 of them, and says so.
@@ -165,11 +164,11 @@ async fn a_page_looks_into_a_limited_number_of_bytes_of_kept_events() {
         EndedFilter { value_text: text.clone(), ..EndedFilter::default() },
         EndedFilter { result_text: text.clone(), ..EndedFilter::default() },
     ] {
-        let looked = table.store.search_ended(&filter, None, (1000, 101)).await.unwrap();
+        let looked = table.store.search_ended(&filter, None, (1000, 101), true).await.unwrap();
         let [last] = looked.as_slice() else { panic!("{looked:?}") };
         assert_eq!((last.is_meant, last.number, last.last), (false, 7, Some(true)));
     }
     let of_error = EndedFilter { error_text: text, ..EndedFilter::default() };
-    let looked = table.store.search_ended(&of_error, None, (1000, 101)).await.unwrap();
+    let looked = table.store.search_ended(&of_error, None, (1000, 101), true).await.unwrap();
     assert_eq!((looked.len(), looked[0].number, looked[0].last), (1, 12, Some(false)), "values are not read");
 }
