@@ -206,8 +206,8 @@ pub mod control {
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
         AuditEntry, AuditFilter, AuditOutcome, DeadEvent, DeadFilter, Depth, ErrorGroup, HandlerCounts,
-        HandlerDepth, KnownError, Program, QuotaUse, Refusal, Rule, Tombstone, Worker, WorkerRun, WorkerState,
-        WorkerSummary,
+        HandlerDepth, KnownError, Program, QuotaUse, Refusal, Rule, Tombstone, Worker, WorkerRun,
+        WorkerState, WorkerSummary,
     };
     pub use crate::wake::{Pass, WakeError};
 }

@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    Cancelled, Checkpoint, Client, DeadEvent, DeadFilter, Emitted, Error,
-    EventDetail, Handler, Lifted, Method, NewEvent, Page, Pause, Redriven, Request, Rule, Statistics,
-    StatisticsRange, Stopped,
+    Cancelled, Checkpoint, Client, DeadEvent, DeadFilter, Emitted, Error, EventDetail, Handler, Lifted,
+    Method, NewEvent, Page, Pause, Redriven, Request, Rule, Statistics, StatisticsRange, Stopped,
 };
 
 const EVENTS: &str = "/v1/canvases/{canvas}/events";

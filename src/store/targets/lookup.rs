@@ -8,8 +8,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, EndedOutcome, HandlerAddress, Keep, OpenError, OwnDeployment, SealedSecret, SecretKeys, Secrets,
-    Target, TargetHeaders, TargetPolicy,
+    CanvasId, EndedOutcome, HandlerAddress, Keep, OpenError, OwnDeployment, SealedSecret, SecretKeys,
+    Secrets, Target, TargetHeaders, TargetPolicy,
 };
 use crate::store::kernel::{Sql, StoreError, address};
 

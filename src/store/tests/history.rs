@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::queues::canvas;
 use super::{Table, tester};
-use crate::event::{CanvasId, Cause, Claim, EndedFilter, EndedOutcome, EventId, HandlerScope, Keep, PullPolicy};
+use crate::event::{
+    CanvasId, Cause, Claim, EndedFilter, EndedOutcome, EventId, HandlerScope, Keep, PullPolicy,
+};
 use crate::store::{AttemptEnd, CommandOutcome, KeptEnd, NotedRetry, Retry, complete_in};
 
 const TOOK: Duration = Duration::from_millis(1500);

@@ -88,7 +88,8 @@ async fn the_rows_of_silent_programs_are_deleted_after_an_hour() {
     table.silence(MANY, 61).await;
     table.silence(FEW, 59).await;
     assert!(!table.store.expire(ExpiryPart::Programs, Retention::default()).await.unwrap());
-    let left = "select array_agg(canvas_id)::text = '{00000000-0000-0000-0000-000000000007}' from wakeq.programs";
+    let left =
+        "select array_agg(canvas_id)::text = '{00000000-0000-0000-0000-000000000007}' from wakeq.programs";
     assert!(table.holds(left).await);
 }
 

@@ -9,8 +9,9 @@ use rmcp::schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::arguments::{
-    CancelEvent, CountEvents, ExplainEvent, List, ListEnded, ListErrorGroups, ListEvents, ListLimitUses, OneErrorGroup,
-    OneEvent, OneHandler, OneOperation, PauseHandler, PreviewOperation, StartOperation, Statistics, read,
+    CancelEvent, CountEvents, ExplainEvent, List, ListEnded, ListErrorGroups, ListEvents, ListLimitUses,
+    OneErrorGroup, OneEvent, OneHandler, OneOperation, PauseHandler, PreviewOperation, StartOperation,
+    Statistics, read,
 };
 use crate::cli::client::Request;
 

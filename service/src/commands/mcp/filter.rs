@@ -81,9 +81,16 @@ impl Among {
             Self::Living => &["died_since", "died_before", "error_group"],
             Self::Dead => &["states", "worker", "waits_for", "due_since", "due_before"],
             Self::Both => &["worker"],
-            Self::Ended => {
-                &["states", "worker", "waits_for", "due_since", "due_before", "died_since", "died_before", "error_group"]
-            }
+            Self::Ended => &[
+                "states",
+                "worker",
+                "waits_for",
+                "due_since",
+                "due_before",
+                "died_since",
+                "died_before",
+                "error_group",
+            ],
         }
     }
 

@@ -14,8 +14,8 @@ use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::cli::text;
 use crate::resources::pulled::wire::{
-    CompleteEventRequest, ExtendedEvent, LeaseEventsRequest, LeasedEventJson, LeasedEvents, PulledHandlerJson,
-    PutPulledAnswer,
+    CompleteEventRequest, ExtendedEvent, LeaseEventsRequest, LeasedEventJson, LeasedEvents,
+    PulledHandlerJson, PutPulledAnswer,
 };
 use crate::resources::pulls::command::{LeasingArgs, LengthArg, ReleaseArgs};
 use crate::resources::pulls::wire::{ExtendRequest, Pull, Released};

@@ -117,7 +117,8 @@ impl GivenFields {
 
 /// How long it is kept: one length of time, or one for each outcome.
 fn kept(text: &str) -> Result<KeepJson<f64>, Problem> {
-    let words = "`keep` can't be read: write a length, such as 7 d, or completed=7 d,failed=30 d,cancelled=1 d";
+    let words =
+        "`keep` can't be read: write a length, such as 7 d, or completed=7 d,failed=30 d,cancelled=1 d";
     KeepJson::parse(text, |part| seconds("keep", part).ok()).ok_or_else(|| Problem::bad_request(words))
 }
 

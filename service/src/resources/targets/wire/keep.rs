@@ -150,9 +150,8 @@ pub(crate) fn seconds_schema() -> RefOr<Schema> {
 }
 
 fn schema(words: &str, all: SchemaType, each: Type) -> RefOr<Schema> {
-    let number = |kind: SchemaType| {
-        ObjectBuilder::new().schema_type(kind).minimum(Some(0)).maximum(Some(LONGEST_S))
-    };
+    let number =
+        |kind: SchemaType| ObjectBuilder::new().schema_type(kind).minimum(Some(0)).maximum(Some(LONGEST_S));
     let outcomes = EndedOutcome::ALL.iter().fold(ObjectBuilder::new(), |object, outcome| {
         object.property(outcome.as_str(), number(each.clone().into()))
     });
