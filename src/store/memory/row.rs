@@ -140,6 +140,7 @@ impl Ended {
             address: &self.event.address,
             state: EventState::Dead,
             worker: None,
+            waits_for: None,
             tags: options.map_or(&[], EventOptions::tags),
             object: self.event.place.as_ref().map(|place| &place.object),
             batch: options.and_then(EventOptions::batch),
