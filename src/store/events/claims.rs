@@ -102,11 +102,12 @@ impl Sql<'_> {
     /// It names the gate, which Postgres therefore locks before it takes the statement's snapshot:
     /// a claim sees every rule whose maker has passed the gate. If there are no rules at all, none
     /// is looked up, and if there are no switches, none of a canvas. The same goes for pulled
-    /// handlers, whose events are left to others, and for limits, whose events are left to
-    /// `wakeq.claim_limited`. An event on an object runs
-    /// when no earlier event of its lane is left and the lane is not halted; the first event of
-    /// each lane is looked up once, and only if some event is on an object. Earlier events of a
-    /// lane were committed earlier, so a claim that sees an event sees all events before it.
+    /// handlers, whose events are left to others, and for limits of the batch's canvases, whose
+    /// events are left to `wakeq.claim_limited`: limits of other canvases cost a batch one look,
+    /// and its events nothing. An event on an object runs when no earlier event of its lane is left
+    /// and the lane is not halted; the first event of each lane is looked up once, and only if some
+    /// event is on an object. Earlier events of a lane were committed earlier, so a claim that sees
+    /// an event sees all events before it.
     async fn claim_rows(
         &self,
         (keys, canvases): (&[Uuid], &[Uuid]),
@@ -139,8 +140,15 @@ impl Sql<'_> {
                       select from wakeq.pulled_handlers p
                        where p.canvas_id = e.canvas_id and p.module = e.module and p.name = e.name offset 0))
                   and (e.options is null or not e.options ? 'limits')
-                  and ((select not exists (select from wakeq.limits where name = 'canvas' or name like 'handler:%'))
-                       or not wakeq.is_limited(e.canvas_id, e.module, e.name, e.options))
+                  and ((select not exists (
+                            select from wakeq.limits o
+                             where o.canvas_id = any (case when $3::uuid is null then $2::uuid[] else array[$3::uuid] end
+                                                      || 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+                               and (o.name = 'canvas' or o.name like 'handler:%')))
+                       or not exists (
+                            select from wakeq.limits l
+                             where l.canvas_id = any (array[e.canvas_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
+                               and l.name = any (array['canvas', 'handler:' || e.module || '/' || e.name]) offset 0))
                   and ((select not exists (select from wakeq.scheduling_rules)) or not exists (
                       select from wakeq.scheduling_rules r
                        where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name

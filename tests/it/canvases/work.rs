@@ -23,6 +23,8 @@ const EACH: u64 = 3;
 const TAKEN_OVER: &str = "
     insert into wakeq.pulled_handlers (canvas_id, module, name, retries, delay_ms, factor, delay_max_ms, halts, created_by, updated_by)
     select 'ATTACKER', 'WORKER', name, 1, 1, 1, 1, false, 'tests', 'tests' from unnest(array['errand', 'lost']) name;
+    insert into wakeq.limits (canvas_id, name, concurrency, created_by, updated_by)
+    values ('ATTACKER', 'handler:WORKER/errand', 1, 'tests', 'tests');
     insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms, secret,
                                     created_by, updated_by, gone_at)
     values ('ATTACKER', 'WORKER', 'lost', '_', 'https://gone.example/', 1, 1, 1, 1, 1000, decode(repeat('00', 32), 'hex'),
@@ -134,8 +136,9 @@ fn event(name: &str, value: u64) -> Event {
     Event::new(name, &value).unwrap().canvas(VICTIM.canvas)
 }
 
-/// The attacker leases the events of a handler of the same name, and of one that no worker knows
-/// and whose target is gone; the victim's event of that one has been put off for an hour.
+/// The attacker leases the events of a handler of the same name, which it has limited, and of one
+/// that no worker knows and whose target is gone; the victim's event of that one has been put off
+/// for an hour.
 async fn taken_over(world: &World) {
     let stage = &world.service.stage;
     sqlx::raw_sql(AssertSqlSafe(of_both(TAKEN_OVER))).execute(&stage.pool).await.unwrap();
