@@ -114,20 +114,25 @@ create index limit_waits_events on wakeq.limit_waits (canvas_id, name, event_id)
 comment on column wakeq.events_v2.starts_at is
     'Null unless a limit has put the event off: when it may come back, or since when it waits (wakeq.limit_waits)';
 
--- The definition in force for a counted name: of several that with the most exact name, and of
--- those the canvas's own before the operator's. That of a handler counts where it is defined.
+-- Where the definition of a counted name may be, the one that counts first: of several that with the
+-- most exact name, and of those the canvas's own before the operator's. That of a handler counts
+-- where it is defined. Statements inline it.
+create function wakeq.definition_places(canvas uuid, counted text)
+returns table (nth integer, canvas_id uuid, name text) language sql immutable parallel safe as $$
+    select p.nth, p.canvas_id, p.name
+      from (values (1, canvas, counted), (2, 'ffffffff-ffff-ffff-ffff-ffffffffffff', counted),
+                   (3, canvas, split_part(counted, ':', 1)),
+                   (4, 'ffffffff-ffff-ffff-ffff-ffffffffffff', split_part(counted, ':', 1))) as p (nth, canvas_id, name)
+     where p.nth = 1 or counted not like 'handler:%'
+$$;
+
+-- The definition in force for a counted name.
 create function wakeq.limit_on(canvas uuid, counted text) returns wakeq.limits language plpgsql stable as $$
 declare
     found_one wakeq.limits;
 begin
-    if counted like 'handler:%' then
-        select * into found_one from wakeq.limits l where l.canvas_id = canvas and l.name = counted;
-        return found_one;
-    end if;
     select l.* into found_one
-      from (values (1, canvas, counted), (2, 'ffffffff-ffff-ffff-ffff-ffffffffffff', counted),
-                   (3, canvas, split_part(counted, ':', 1)),
-                   (4, 'ffffffff-ffff-ffff-ffff-ffffffffffff', split_part(counted, ':', 1))) as n (nth, canvas_id, name)
+      from wakeq.definition_places(canvas, counted) as n
      cross join lateral (
            select x.* from wakeq.limits x where x.canvas_id = n.canvas_id and x.name = n.name offset 0) as l
      order by n.nth limit 1;
@@ -142,18 +147,19 @@ returns table (
     rate_burst integer, on_full text, waiting_max integer)
 language plpgsql stable as $$
 #variable_conflict use_column
+declare
+    handler constant text := 'handler:' || limits_of.module || '/' || limits_of.name;
 begin
     return query
-    select n.canvas_id, n.name, l.concurrency, l.rate_count, l.rate_period, l.rate_burst, l.on_full, l.waiting_max
-      from (select canvas, 'canvas'::text
+    select distinct on (c.canvas_id, c.name collate "C") c.canvas_id, c.name, l.concurrency, l.rate_count,
+           l.rate_period, l.rate_burst, l.on_full, l.waiting_max
+      from (values (canvas, 'canvas'), (canvas, handler), ('ffffffff-ffff-ffff-ffff-ffffffffffff', handler)
              union all
-            select c.canvas_id, 'handler:' || limits_of.module || '/' || limits_of.name
-              from (values (canvas), ('ffffffff-ffff-ffff-ffff-ffffffffffff')) as c (canvas_id)
-             union all
-            select canvas, k.key from unnest(wakeq.limit_keys_in(options)) as k (key)) as n (canvas_id, name)
-     cross join lateral wakeq.limit_on(n.canvas_id, n.name) as l
-     where l.name is not null
-     order by n.canvas_id, n.name collate "C";
+            select canvas, k.key from unnest(wakeq.limit_keys_in(options)) as k (key)) as c (canvas_id, name)
+     cross join lateral wakeq.definition_places(c.canvas_id, c.name) as n
+     cross join lateral (
+           select x.* from wakeq.limits x where x.canvas_id = n.canvas_id and x.name = n.name offset 0) as l
+     order by c.canvas_id, c.name collate "C", n.nth;
 end
 $$;
 
@@ -449,7 +455,7 @@ begin
     used.taken := '{}';
     used.next_at := state.next_at;
     used.pace := definition.rate_period / definition.rate_count;
-    used.line_at := wakeq.line_end(state, used.pace);
+    used.line_at := case when used.pace is null then '-infinity' else wakeq.line_end(state, used.pace) end;
     used.ahead := (definition.rate_burst - 1) * used.pace;
     used.rate := wakeq.rate_in(definition);
     used.is_changed := state.rate is distinct from used.rate;
@@ -461,7 +467,8 @@ begin
     end if;
     used.is_waited := exists (select from wakeq.limit_waits w
                                where w.canvas_id = canvas and w.name = counted and w.woken_at is null);
-    used.woken := wakeq.count_kept(canvas, counted, coalesce(definition.concurrency, 0), false);
+    used.woken := case when definition.concurrency is null then 0
+                       else wakeq.count_kept(canvas, counted, definition.concurrency, false) end;
     used.is_checked := false;
     return used;
 end

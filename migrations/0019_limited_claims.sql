@@ -49,6 +49,10 @@ create type wakeq.limited_ask as (
     dropped_by text
 );
 
+-- Events in a call whose limits are the same, and the counted names of these in their order, each as
+-- its canvas and name.
+create type wakeq.limited_kind as (canvas_id uuid, module text, name text, keys jsonb, counted text[]);
+
 -- What `claim_limited` returns of an event, or, with the verdict 'room', of a limit.
 create type wakeq.limited_turn as (
     verdict text, limit_canvas uuid, limit_name text, starts_at timestamptz, wait_us bigint, held text[],
@@ -58,32 +62,38 @@ create type wakeq.limited_turn as (
     prev bigint, options text, is_cancelled boolean
 );
 
--- Locks the states of all limits of these events, in their order.
-create function wakeq.lock_limits_of(ids uuid[]) returns wakeq.limit_use[] language plpgsql volatile as $$
+-- Locks the states of all limits of these events, in their order. Each of the events has a kind.
+create function wakeq.lock_limits_of(ids uuid[], out kinds wakeq.limited_kind[], out uses wakeq.limit_use[])
+language plpgsql volatile as $$
 declare
-    uses  wakeq.limit_use[] := '{}';
-    asked record;
+    counted text;
 begin
-    for asked in
-        select distinct l.counted_canvas, l.counted_name collate "C" as counted_name
+    uses := '{}';
+    kinds := array(
+        select row(k.canvas_id, k.module, k.name, k.keys, array(
+                   select l.counted_canvas || '/' || l.counted_name
+                     from wakeq.limits_of(
+                          k.canvas_id, k.module, k.name, jsonb_build_object('limits', k.keys)) as l)
+                   )::wakeq.limited_kind
           from (select distinct e.canvas_id, e.module, e.name, e.options -> 'limits' as keys
-                  from wakeq.events_v2 e where e.id = any (ids)) as k
-         cross join lateral wakeq.limits_of(k.canvas_id, k.module, k.name, jsonb_build_object('limits', k.keys)) as l
-         order by 1, 2
+                  from wakeq.events_v2 e where e.id = any (ids)) as k);
+    -- The text of a canvas has always the same length, so this is the order of canvases and names.
+    for counted in
+        select distinct c.name collate "C" from unnest(kinds) as k cross join unnest(k.counted) as c (name) order by 1
     loop
-        uses := uses || wakeq.lock_use(asked.counted_canvas, asked.counted_name);
+        uses := uses || wakeq.lock_use(left(counted, 36)::uuid, substr(counted, 38));
     end loop;
-    return uses;
 end
 $$;
 
 -- Locks those of the events that nobody has locked or changed, and returns all of them in the order
 -- of their due times, with their limits and what they wait for.
-create function wakeq.lock_asking(candidates wakeq.candidate[], uses wakeq.limit_use[], lease interval)
+create function wakeq.lock_asking(
+    candidates wakeq.candidate[], kinds wakeq.limited_kind[], uses wakeq.limit_use[], lease interval)
 returns wakeq.limited_ask[] language plpgsql volatile as $$
 declare
     ids     constant uuid[] := array(select c.id from unnest(candidates) as c);
-    counted constant text[] := array(
+    names   constant text[] := array(
         select u.canvas_id || '/' || u.name from unnest(uses) with ordinality as u order by u.ordinality);
     locked  wakeq.candidate[];
 begin
@@ -93,23 +103,21 @@ begin
            and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
            for no key update skip locked);
     return array(
-        with kinds as materialized (
+        with numbered as materialized (
             select k.canvas_id, k.module, k.name, k.keys, array(
-                       select array_position(counted, l.counted_canvas || '/' || l.counted_name)
-                         from wakeq.limits_of(
-                              k.canvas_id, k.module, k.name, jsonb_build_object('limits', k.keys)) as l) as limits
-              from (select distinct e.canvas_id, e.module, e.name, e.options -> 'limits' as keys
-                      from wakeq.events_v2 e where e.id = any (ids)) as k
+                       select array_position(names, c.name)
+                         from unnest(k.counted) with ordinality as c (name, nth) order by c.nth) as limits
+              from unnest(kinds) as k
         )
         select row(e.id, c.version, c.is_free, e.canvas_id, coalesce(w.due, e.delay_until), octet_length(e.value),
                    e.claims = 0,
-                   case when e.cancelled_by is null then array_remove(k.limits, null) else '{}' end,
-                   e.starts_at is not null, array_position(counted, w.canvas_id || '/' || w.name), w.woken_at,
+                   case when e.cancelled_by is null then k.limits else '{}' end,
+                   e.starts_at is not null, array_position(names, w.canvas_id || '/' || w.name), w.woken_at,
                    coalesce(w.is_paid, false), null, null, null, null)::wakeq.limited_ask
           from (select a.id, a.version, a = any (locked) as is_free from unnest(candidates) as a) as c
          cross join lateral (select x.* from wakeq.events_v2 x where x.id = c.id offset 0) as e
-          join kinds k on (k.canvas_id, k.module, k.name) = (e.canvas_id, e.module, e.name)
-                      and k.keys is not distinct from e.options -> 'limits'
+          join numbered k on (k.canvas_id, k.module, k.name) = (e.canvas_id, e.module, e.name)
+                         and k.keys is not distinct from e.options -> 'limits'
           left join lateral (
                select x.* from wakeq.limit_waits x
                 where e.starts_at is not null and x.event_id = c.id offset 0) as w on true
@@ -208,9 +216,8 @@ end
 $$;
 
 -- Decides about one event. What it takes is taken in the states only, and what it waits for is
--- written at once, since the next event may replace it.
-create function wakeq.decide(
-    inout uses wakeq.limit_use[], inout ask wakeq.limited_ask, lease interval, horizon interval, grace interval)
+-- written at once, since the next event may replace it, but for what its own row says of it.
+create function wakeq.decide(inout uses wakeq.limit_use[], inout ask wakeq.limited_ask, lease interval)
 language plpgsql volatile as $$
 declare
     moment  constant timestamptz := clock_timestamp();
@@ -223,7 +230,7 @@ declare
 begin
     if ask.woken_at > moment then
         -- Somebody made it due before its time.
-        ask := wakeq.put_off(ask, uses[ask.waits_for], ask.waits_for, ask.woken_at, ask.is_paid, horizon, grace);
+        ask := wakeq.put_off(ask, uses[ask.waits_for], ask.waits_for, ask.woken_at, ask.is_paid);
         return;
     end if;
     select f.uses, f.full_one into uses, nth from wakeq.find_place(uses, ask, lease) as f;
@@ -232,7 +239,7 @@ begin
         select f.start, f.slowest into start, nth from wakeq.find_start(uses, ask) as f;
         if start > moment and start <= moment + interval '500 ms' and ask.woken_at is not null then
             uses := wakeq.pay_rates(uses, ask, start);
-            ask := wakeq.put_off(ask, uses[nth], nth, start, true, horizon, grace);
+            ask := wakeq.put_off(ask, uses[nth], nth, start, true);
             return;
         elsif start > moment then
             back := greatest(start, uses[nth].line_at);
@@ -242,7 +249,7 @@ begin
         end if;
     end if;
     if nth is not null then
-        waits := wakeq.make_wait(uses, ask, nth, back, is_full, lease, horizon, grace);
+        waits := wakeq.make_wait(uses, ask, nth, back, is_full, lease);
         uses := waits.uses;
         ask := waits.ask;
         return;
@@ -288,7 +295,7 @@ $$;
 -- While somebody has the row of what is to be cancelled, it decides nothing: the event asks again.
 create function wakeq.make_wait(
     inout uses wakeq.limit_use[], inout ask wakeq.limited_ask, nth integer, start timestamptz, is_full boolean,
-    lease interval, horizon interval, grace interval)
+    lease interval)
 language plpgsql volatile as $$
 declare
     used constant wakeq.limit_use := uses[nth];
@@ -316,31 +323,8 @@ begin
         uses[nth].line_at := start + used.pace;
         uses[nth].is_changed := true;
     end if;
-    ask := wakeq.put_off(ask, used, nth, coalesce(inherited, start), ask.is_paid, horizon, grace);
+    ask := wakeq.put_off(ask, used, nth, coalesce(inherited, start), ask.is_paid);
     uses[nth].is_waited := uses[nth].is_waited or ask.verdict = 'full';
-end
-$$;
-
--- Writes that an event waits: until a time, of which it is then told again, or until it is woken,
--- for which an hour is the safety net.
-create function wakeq.put_off(
-    inout ask wakeq.limited_ask, used wakeq.limit_use, nth integer, start timestamptz, is_paid boolean,
-    horizon interval, grace interval)
-language plpgsql volatile as $$
-begin
-    insert into wakeq.limit_waits as w (event_id, canvas_id, name, due, woken_at, is_paid)
-    values (ask.id, used.canvas_id, used.name, ask.due, start, put_off.is_paid)
-        on conflict (event_id) do update
-        set canvas_id = excluded.canvas_id, name = excluded.name, woken_at = excluded.woken_at,
-            is_paid = excluded.is_paid;
-    update wakeq.events_v2 e
-       set starts_at = coalesce(start, clock_timestamp()), delay_until = coalesce(start, e.delay_until), probes = 0,
-           notify_at = case when start is null then clock_timestamp() + interval '1 hour'
-                            else wakeq.wake_at(start, statement_timestamp(), horizon, grace) end
-     where e.id = ask.id;
-    ask.verdict := case when start is null then 'full' else 'later' end;
-    ask.full_limit := nth;
-    ask.starts_at := start;
 end
 $$;
 
@@ -353,15 +337,17 @@ create function wakeq.admit(
 language plpgsql volatile as $$
 declare
     ask     wakeq.limited_ask;
+    kinds   wakeq.limited_kind[];
     decided record;
     nth     integer;
 begin
     asks := '{}';
-    uses := wakeq.lock_limits_of(array(select c.id from unnest(candidates) as c));
-    foreach ask in array wakeq.lock_asking(candidates, uses, lease) loop
+    select l.kinds, l.uses into kinds, uses
+      from wakeq.lock_limits_of(array(select c.id from unnest(candidates) as c)) as l;
+    foreach ask in array wakeq.lock_asking(candidates, kinds, uses, lease) loop
         exit when wanted <= 0 or ask.bytes > bytes_max and cardinality(asks) > 0;
         if ask.is_free then
-            decided := wakeq.decide(uses, ask, lease, horizon, grace);
+            decided := wakeq.decide(uses, ask, lease);
             uses := decided.uses;
             ask := decided.ask;
         end if;
@@ -376,6 +362,7 @@ begin
             perform wakeq.write_use(uses[nth]);
         end if;
     end loop;
+    perform wakeq.write_waits(asks, horizon, grace);
 end
 $$;
 

@@ -46,6 +46,9 @@ declare
     outcome text;
     given   integer := 0;
     locked  integer := 0;
+    -- Those that are told, and of them those that may come at once.
+    told    uuid[] := '{}';
+    at_once uuid[] := '{}';
 begin
     begun := wakeq.room_of(wakeq.begin_line(wakeq.lock_use(canvas, counted)), lease, ended);
     used := begun.used;
@@ -59,23 +62,46 @@ begin
         exit when room <= 0 or given = 500 or used.pace is not null
             and start > clock_timestamp() + least(interval '2 minutes', 10000 * used.pace);
         outcome := wakeq.wake_one(waiting.event_id, start, not used.is_defined, lease, grace);
-        if outcome in ('woken', 'freed') then
-            room := room - (outcome = 'woken')::integer;
+        if outcome in ('now', 'later', 'freed') then
+            room := room - (outcome <> 'freed')::integer;
             given := given + 1;
+            at_once := case when outcome = 'later' then at_once else at_once || waiting.event_id end;
         elsif outcome = 'locked' and locked < least(room, 100) then
             locked := locked + 1;
         else
             continue;
         end if;
-        return query select e.id, e.canvas_id from wakeq.events_v2 e where e.id = waiting.event_id;
-        if outcome = 'woken' and used.pace is not null then
+        told := told || waiting.event_id;
+        if outcome in ('now', 'later') and used.pace is not null then
             used.line_at := start + used.pace;
             used.is_changed := true;
         end if;
     end loop;
+    perform wakeq.wake_now(at_once, grace);
     if used.is_changed then
         perform wakeq.write_use(used);
     end if;
+    return query
+    select e.id, e.canvas_id from wakeq.events_v2 e where e.id = any (told) order by array_position(told, e.id);
+end
+$$;
+
+-- Writes that these events, which are locked, may come at once: those of them that wait keep their
+-- places in the line until they do. In one statement, which costs more than what it writes for an
+-- event.
+create function wakeq.wake_now(ids uuid[], grace interval) returns void language plpgsql volatile as $$
+declare
+    moment  constant timestamptz := clock_timestamp();
+    horizon constant interval := wakeq.duration_of('horizon', interval '10 minutes');
+begin
+    if ids = '{}' then
+        return;
+    end if;
+    update wakeq.limit_waits w set woken_at = moment where w.event_id = any (ids);
+    update wakeq.events_v2 e
+       set starts_at = least(e.delay_until, moment), delay_until = least(e.delay_until, moment), probes = 0,
+           notify_at = wakeq.wake_at(least(e.delay_until, moment), statement_timestamp(), horizon, grace)
+     where e.id = any (ids);
 end
 $$;
 
@@ -116,6 +142,48 @@ begin
 end
 $$;
 
+-- Writes that an event waits, until a time if there is one. What the event's own row says of it,
+-- `write_waits` writes.
+create function wakeq.put_off(
+    inout ask wakeq.limited_ask, used wakeq.limit_use, nth integer, start timestamptz, is_paid boolean)
+language plpgsql volatile as $$
+begin
+    insert into wakeq.limit_waits as w (event_id, canvas_id, name, due, woken_at, is_paid)
+    values (ask.id, used.canvas_id, used.name, ask.due, start, put_off.is_paid)
+        on conflict (event_id) do update
+        set canvas_id = excluded.canvas_id, name = excluded.name, woken_at = excluded.woken_at,
+            is_paid = excluded.is_paid;
+    ask.verdict := case when start is null then 'full' else 'later' end;
+    ask.full_limit := nth;
+    ask.starts_at := start;
+end
+$$;
+
+-- Writes in the rows of the events that wait until when they do: until a time, of which they are
+-- then told again, or until they are woken, for which an hour is the safety net. In one statement,
+-- which costs more than what it writes for an event.
+create function wakeq.write_waits(asks wakeq.limited_ask[], horizon interval, grace interval)
+returns void language plpgsql volatile as $$
+declare
+    ids    constant uuid[] := array(
+        select a.id from unnest(asks) with ordinality as a where a.verdict in ('full', 'later') order by a.ordinality);
+    starts constant timestamptz[] := array(
+        select a.starts_at from unnest(asks) with ordinality as a
+         where a.verdict in ('full', 'later') order by a.ordinality);
+begin
+    if ids = '{}' then
+        return;
+    end if;
+    update wakeq.events_v2 e
+       set starts_at = coalesce(starts[array_position(ids, e.id)], clock_timestamp()),
+           delay_until = coalesce(starts[array_position(ids, e.id)], e.delay_until), probes = 0,
+           notify_at = case when starts[array_position(ids, e.id)] is null then clock_timestamp() + interval '1 hour'
+                            else wakeq.wake_at(
+                                starts[array_position(ids, e.id)], statement_timestamp(), horizon, grace) end
+     where e.id = any (ids);
+end
+$$;
+
 -- Puts events back into the line, at its end, that were told to come and have not for five minutes.
 create function wakeq.begin_line(inout used wakeq.limit_use) language plpgsql volatile as $$
 declare
@@ -147,17 +215,18 @@ begin
 end
 $$;
 
--- Wakes one event, at this time. Returns 'woken'; 'freed' if it waits no more, because the limit is
--- gone or a rule holds it, under which it is to be parked; 'gone' if it has ended, is parked, runs
--- or was postponed, but not by a limit; or 'locked'.
+-- Decides how one event is woken at this time, and locks it. Returns 'now', which `wake_now` has to
+-- write; 'later', which this has written; 'freed' if it waits no more, because the limit is gone or
+-- a rule holds it, under which it is to be parked: then it may come at once, too; 'gone' if it has
+-- ended, is parked, runs or was postponed, but not by a limit; or 'locked'.
 create function wakeq.wake_one(event uuid, start timestamptz, is_free boolean, lease interval, grace interval)
 returns text language plpgsql volatile as $$
 declare
     asleep  record;
-    outcome text := 'woken';
+    outcome text;
     moment  constant timestamptz := clock_timestamp();
 begin
-    select e.canvas_id, e.module, e.name, e.delay_until,
+    select e.canvas_id, e.module, e.name,
            e.notify_at is null or coalesce(e.locked_at >= moment - lease, false)
            or e.delay_until > moment and e.delay_until is distinct from e.starts_at as is_away
       into asleep from wakeq.events_v2 e where e.id = event for no key update skip locked;
@@ -172,20 +241,18 @@ begin
         and wakeq.is_held_handler(asleep.canvas_id, asleep.module, asleep.name)
     then
         outcome := 'freed';
-    end if;
-    if outcome = 'woken' then
-        update wakeq.limit_waits w set woken_at = greatest(start, moment) where w.event_id = event;
+    elsif start <= moment then
+        return 'now';
     else
-        delete from wakeq.limit_waits w where w.event_id = event;
-    end if;
-    if outcome <> 'gone' then
-        start := case when outcome = 'woken' and start > moment then start else least(asleep.delay_until, moment) end;
+        update wakeq.limit_waits w set woken_at = start where w.event_id = event;
         update wakeq.events_v2 e
            set starts_at = start, delay_until = start, probes = 0,
                notify_at = wakeq.wake_at(start, statement_timestamp(),
                                          wakeq.duration_of('horizon', interval '10 minutes'), grace)
          where e.id = event;
+        return 'later';
     end if;
+    delete from wakeq.limit_waits w where w.event_id = event;
     return outcome;
 end
 $$;
