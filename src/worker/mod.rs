@@ -40,6 +40,7 @@ mod statements;
 mod subject;
 mod unknown;
 mod values;
+mod woken;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -83,6 +84,7 @@ use run::Runner;
 use statements::Statements;
 use unknown::UnknownHandlers;
 use values::Values;
+use woken::WokenEvents;
 
 /// Upper limit of `value_bytes_max`.
 const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;
@@ -395,6 +397,7 @@ impl QueueWorker {
             suspect_losses: self.config.suspect_losses,
             suspects: Arc::new(tokio::sync::Semaphore::new(1)),
             values,
+            woken: WokenEvents::default(),
             kill: self.kill.clone(),
             cancel_grace: self.config.cancel_grace,
             checkpoints: Checkpoints::new(&self.store),

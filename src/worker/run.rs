@@ -32,6 +32,7 @@ use super::remote::RemoteHandlers;
 use super::statements::Statements;
 use super::unknown::UnknownHandlers;
 use super::values::Values;
+use super::woken::WokenEvents;
 use crate::event::{
     CanvasId, CopyOf, EventId, HandlerAddress, Name, Notification, Place, Schedule, Turn, target_of_queue,
 };
@@ -64,6 +65,8 @@ pub(super) struct Runner {
     pub(super) suspects: Arc<Semaphore>,
     /// Limits how many bytes of large values are here at once.
     pub(super) values: Values,
+    /// Those that were woken at limits by runs of this process.
+    pub(super) woken: WokenEvents,
     /// Cuts handlers off when the grace of a shutdown is over.
     pub(super) kill: CancellationToken,
     /// How long a handler may go on after its event was cancelled.
@@ -142,7 +145,8 @@ impl Runner {
     }
 
     async fn round(&self, notification: Notification, permits: Permits) -> FinishedRun {
-        let mut run = Run { runner: self, notification, permits };
+        let woken = self.woken.take(notification.id);
+        let mut run = Run { runner: self, notification, permits, woken };
         let (mut state, mut stage) = (State::EventLoad, Stage::Arrival);
         let mut trail = Vec::new();
         let end = loop {
@@ -196,6 +200,8 @@ struct Run<'a> {
     runner: &'a Runner,
     notification: Notification,
     permits: Permits,
+    /// A run here has woken it at a limit.
+    woken: bool,
 }
 
 /// The stage that an effect leads to, and the machine's answer or why the round ends.
@@ -277,12 +283,19 @@ impl Run<'_> {
     }
 
     /// Tries the claim first: if it succeeds, it answers the load and all checks. While a slow
-    /// function has to leave places to others, the handler has to be known before.
+    /// function has to leave places to others, the handler has to be known before. Which claim can
+    /// succeed is known of what was woken here.
     async fn load(&self) -> Result<(Stage, Option<Schedule>), StoreError> {
         let statements = &self.runner.statements;
         let sent = Instant::now();
         let may_claim = self.permits.has_place() || !self.runner.places.are_short();
-        if may_claim && let Some(event) = statements.claim_ahead(self.notification).await? {
+        if may_claim && self.woken {
+            // Boxed, since it is rare, and each run would have room for it.
+            if let Some(held) = Box::pin(self.claim_woken()).await? {
+                let schedule = self.schedule(&held.event);
+                return Ok((Stage::EarlyClaim(held), Some(schedule)));
+            }
+        } else if may_claim && let Some(event) = statements.claim_ahead(self.notification).await? {
             let schedule = self.schedule(&event);
             return Ok((Stage::EarlyClaim(self.hold(event, sent)), Some(schedule)));
         }

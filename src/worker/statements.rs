@@ -14,7 +14,7 @@ use crate::event::{
 };
 use crate::store::{
     AttemptEnd, BATCH_MAX, BatchKey, ClaimLimits, ClaimedEvent, Coalescer, HandlerKeys, IN_FLIGHT, KeptEnd,
-    LimitedClaim, LimitedClaims, LoadedEvent, Retry, Standing, Store, StoreError, TurnRequest,
+    LimitedClaim, LimitedClaims, LoadedEvent, Retry, Standing, Store, StoreError, TurnRequest, WokenEvent,
 };
 
 /// The actor in the audit log when a target is held because it was removed.
@@ -39,6 +39,8 @@ pub(super) struct Statements {
     /// Claims events through their limits, each with its handler's key if that is not registered in
     /// this worker.
     limited_claims: Coalescer<(Notification, Option<String>), LimitedAnswer>,
+    /// Claims events through their limits that need no further checks.
+    woken_claims: Coalescer<(Notification, Option<String>), LimitedAnswer>,
     /// Claims the next events of queues, as many as asked, though not necessarily those that asked.
     turns: Coalescer<TurnRequest, Result<Claimed, StoreError>>,
     /// Completions of events for whose end others may wait.
@@ -97,7 +99,7 @@ pub(super) struct LimitRoom {
     /// Those that this worker can run: of its handlers, and of canvases for which it ran them.
     pub(super) here: Vec<Notification>,
     /// The others, whose handlers it may not have.
-    pub(super) elsewhere: Vec<Notification>,
+    pub(super) others: Vec<WokenEvent>,
 }
 
 /// A claimed event, boxed because it passes through many futures of a run.
@@ -140,16 +142,19 @@ impl Statements {
         };
         let every = limits((registry.any_canvas(), registry.one_canvas()));
         let ahead = registry.unlimited();
+        let claims_any_ahead = !(ahead.0.is_empty() && ahead.1.is_empty());
+        let ahead = limits(ahead);
         Self {
-            claims_any_ahead: !(ahead.0.is_empty() && ahead.1.is_empty()),
+            claims_any_ahead,
             loads: store.batched(|store, ids| async move { store.load(&ids).await }),
-            claims_ahead: claims(store, limits(ahead)),
+            claims_ahead: claims(store, ahead.clone()),
             claims: claims(store, every.clone()),
             claims_elsewhere: store.batched(move |store, asked: Vec<(Notification, String)>| async move {
                 let (notifications, keys): (Vec<Notification>, Vec<String>) = asked.into_iter().unzip();
                 store.claim(&notifications, &of_one_canvas(keys, (trusted, value_max))).await.map(boxed)
             }),
             limited_claims: limited_claims(store, every.clone()),
+            woken_claims: limited_claims(store, ahead),
             turns: turns(store.clone(), (trusted, value_max)),
             completions: store.batched(|store, claims| async move { store.complete(&claims).await }),
             lingering_completions: Coalescer::lingering(
@@ -227,6 +232,18 @@ impl Statements {
             self.store.claim_limited(&[notification], &limits).await?;
         let claim = claims.into_iter().next().unwrap_or(LimitedClaim::Not);
         Ok(LimitedAnswer { claim, room, cancels })
+    }
+
+    /// Claims an event of a function that was woken at a limit, as [`Statements::claim_ahead`] does
+    /// others; `None` if no function here can be claimed for so.
+    pub(super) async fn claim_woken(
+        &self,
+        notification: Notification,
+    ) -> Result<Option<LimitedAnswer>, StoreError> {
+        if !self.claims_any_ahead {
+            return Ok(None);
+        }
+        self.woken_claims.call((notification, None)).await.map(Some)
     }
 
     /// Claims the next event of a queue, or the event that asks if it has to be claimed alone.
@@ -344,13 +361,15 @@ impl Statements {
 async fn room_in_limits(store: &Store, freed: &[FreedLimits]) -> Result<Vec<LimitRoom>, StoreError> {
     let limits: Vec<HeldLimit> = freed.iter().flat_map(|freed| freed.held.iter().cloned()).collect();
     let ended: Vec<EventId> = freed.iter().filter_map(|freed| freed.ended).collect();
-    let woken = store.wake_after(&limits, &ended).await?;
+    let woken = store.wake_events_after(&limits, &ended).await?;
     let is_of_handlers = limits.iter().all(|limit| limit.name.starts_with("handler:"));
-    let is_here = |next: &Notification| freed.iter().any(|freed| freed.canvas == next.canvas);
-    let (here, elsewhere) = woken.into_iter().partition(|next| is_of_handlers && is_here(next));
+    let is_here = |next: &WokenEvent| freed.iter().any(|freed| freed.canvas == next.notification.canvas);
+    let (here, others): (Vec<_>, Vec<_>) =
+        woken.into_iter().partition(|next| is_of_handlers && is_here(next));
+    let here = here.into_iter().map(|next| next.notification).collect();
     let mut rooms = vec![LimitRoom::default(); freed.len()];
     if let Some(first) = rooms.first_mut() {
-        *first = LimitRoom { here, elsewhere };
+        *first = LimitRoom { here, others };
     }
     Ok(rooms)
 }

@@ -12,4 +12,4 @@ mod waking;
 
 pub(crate) use claims::{LimitedClaim, LimitedClaims};
 pub(crate) use definitions::PutLimit;
-pub(crate) use waking::LimitsWithRoom;
+pub(crate) use waking::{LimitsWithRoom, WokenEvent};

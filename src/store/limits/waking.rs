@@ -4,13 +4,21 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
-use crate::event::{CanvasId, EventId, HeldLimit, Notification};
-use crate::store::kernel::{Sql, StoreError, interval};
+use crate::event::{CanvasId, EventId, HandlerAddress, HeldLimit, Notification};
+use crate::store::kernel::{Sql, StoreError, address, interval};
 
 /// Maximum number of limits of which the minute's pass learns at once that they have room.
 const ROOM_PAGE: i32 = 500;
 /// Maximum number of limits at which one statement wakes events.
 const LIMITS_MAX: usize = 1000;
+
+/// An event that was woken at a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WokenEvent {
+    pub(crate) notification: Notification,
+    /// Its handler; `None` if it is gone meanwhile.
+    pub(crate) address: Option<HandlerAddress>,
+}
 
 /// Limits with room for which others wait: a page of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +33,7 @@ impl Sql<'_> {
         &self,
         limits: &[HeldLimit],
         ended: &[EventId],
-    ) -> Result<Vec<Notification>, StoreError> {
+    ) -> Result<Vec<WokenEvent>, StoreError> {
         let mut named: Vec<&HeldLimit> = limits.iter().collect();
         named.sort_unstable();
         named.dedup();
@@ -40,16 +48,17 @@ impl Sql<'_> {
         &self,
         named: &[&HeldLimit],
         ended: &[EventId],
-    ) -> Result<Vec<Notification>, StoreError> {
+    ) -> Result<Vec<WokenEvent>, StoreError> {
         let canvases: Vec<Uuid> = named.iter().map(|limit| limit.canvas.0).collect();
         let names: Vec<String> = named.iter().map(|limit| limit.name.clone()).collect();
         let ended: Vec<Uuid> = ended.iter().map(|id| id.0).collect();
         let query = sqlx::query!(
-            r#"select w.id as "id!", w.canvas_id as "canvas_id!",
-                      (e.options @> '{"urgent": true}') is true as "is_urgent!"
+            r#"select w.id as "id!", w.canvas_id as "canvas_id!", e.module::text as "module?", e.name::text as "name?",
+                      e.modifier::text as "modifier?", (e.options @> '{"urgent": true}') is true as "is_urgent!"
                  from wakeq.wake_waiting($1, $2, $3, $4, $5) w
                  left join lateral (
-                      select o.options from wakeq.events_v2 o where o.id = w.id offset 0) as e on true"#,
+                      select o.module, o.name, o.modifier, o.options
+                        from wakeq.events_v2 o where o.id = w.id offset 0) as e on true"#,
             &canvases,
             &names,
             interval(self.timing().lease),
@@ -57,9 +66,13 @@ impl Sql<'_> {
             &ended
         );
         let rows = self.session().await?.all("wake what waits at limits", query).await?;
-        let told = rows
-            .into_iter()
-            .map(|row| Notification::new(EventId(row.id), CanvasId(row.canvas_id)).urgent_if(row.is_urgent));
+        let told = rows.into_iter().map(|row| {
+            let notification = Notification::new(EventId(row.id), CanvasId(row.canvas_id));
+            let columns = row.module.zip(row.name).zip(row.modifier);
+            let address = columns
+                .and_then(|((module, name), modifier)| address(row.canvas_id, &module, &name, &modifier).ok());
+            WokenEvent { notification: notification.urgent_if(row.is_urgent), address }
+        });
         Ok(told.collect())
     }
 

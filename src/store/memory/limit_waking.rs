@@ -7,6 +7,7 @@ use super::limit_rows::{Wait, line_max, pace};
 use super::{LiveRow, Tables};
 use crate::event::{CanvasId, EventId, HeldLimit, Notification, Rate, Timestamp};
 use crate::store::kernel::StoreError;
+use crate::store::limits::WokenEvent;
 
 /// How long a place is kept for an event that was woken for it.
 const WAKE_KEPT: Duration = Duration::from_secs(10);
@@ -133,11 +134,15 @@ impl Tables {
     pub(in crate::store) fn wake_waiting(
         &mut self,
         limits: &[HeldLimit],
-    ) -> Result<Vec<Notification>, StoreError> {
+    ) -> Result<Vec<WokenEvent>, StoreError> {
         let mut limits: BTreeSet<&HeldLimit> = limits.iter().collect();
         // Only what has places can have become full while this was on its way.
         limits.retain(|held| self.places(held).is_some() || self.count_waits(held) > 0);
-        Ok(limits.into_iter().flat_map(|held| self.wake_under(held)).collect())
+        let woken: Vec<Notification> = limits.into_iter().flat_map(|held| self.wake_under(held)).collect();
+        let address = |id: &EventId| self.events.get(id).map(|row| row.address().clone());
+        let of_handler =
+            |notification: Notification| WokenEvent { address: address(&notification.id), notification };
+        Ok(woken.into_iter().map(of_handler).collect())
     }
 
     pub(in crate::store) fn step_aside(

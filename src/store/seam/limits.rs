@@ -8,7 +8,7 @@ use crate::store::events::ClaimLimits;
 use crate::store::kernel::{Store, StoreError};
 #[cfg(feature = "testing")]
 use crate::store::limits::LimitedClaim;
-use crate::store::limits::{LimitedClaims, LimitsWithRoom, PutLimit};
+use crate::store::limits::{LimitedClaims, LimitsWithRoom, PutLimit, WokenEvent};
 
 impl Store {
     /// Claims the events that may run now by the database's clock and by their limits: those that
@@ -48,6 +48,16 @@ impl Store {
         limits: &[HeldLimit],
         ended: &[EventId],
     ) -> Result<Vec<Notification>, StoreError> {
+        let woken = self.wake_events_after(limits, ended).await?;
+        Ok(woken.into_iter().map(|woken| woken.notification).collect())
+    }
+
+    /// The same, with the handlers of the events.
+    pub(crate) async fn wake_events_after(
+        &self,
+        limits: &[HeldLimit],
+        ended: &[EventId],
+    ) -> Result<Vec<WokenEvent>, StoreError> {
         match self.backing() {
             Backing::Postgres(sql) => sql.wake_waiting(limits, ended).await,
             #[cfg(feature = "testing")]

@@ -12,7 +12,7 @@ use super::stage::{Candidate, HeldEvent, Stage};
 use super::{NextStage, Run, claimed, place_of, target_of};
 use crate::event::{HeldLimit, Notification};
 use crate::machine::{Input, When};
-use crate::store::{ClaimedEvent, LimitedClaim};
+use crate::store::{ClaimedEvent, LimitedClaim, StoreError};
 use crate::worker::finished::RunEnd;
 use crate::worker::permits::{PermitKind, Shortage};
 use crate::worker::places::PlaceRequest;
@@ -88,7 +88,24 @@ impl Run<'_> {
     async fn claim_limited(&self, key: Option<String>, alone: SoloClaim) -> Result<Claiming, RunEnd> {
         let sent = Instant::now();
         let answer = self.runner.statements.claim_limited(self.notification, key, alone).await;
-        let LimitedAnswer { claim, room, cancels } = answer.map_err(RunEnd::Failed)?;
+        Ok(self.claimed_through_limits(answer.map_err(RunEnd::Failed)?, sent).await)
+    }
+
+    /// Claims an event that was woken at a limit through its limits, before it is loaded; `None` if
+    /// that fails.
+    pub(super) async fn claim_woken(&self) -> Result<Option<HeldEvent>, StoreError> {
+        let sent = Instant::now();
+        let Some(answer) = self.runner.statements.claim_woken(self.notification).await? else {
+            return Ok(None);
+        };
+        Ok(match self.claimed_through_limits(answer, sent).await {
+            Claiming::Held(held) => Some(held),
+            Claiming::Failed | Claiming::Limited(_) => None,
+        })
+    }
+
+    async fn claimed_through_limits(&self, answer: LimitedAnswer, sent: Instant) -> Claiming {
+        let LimitedAnswer { claim, room, cancels } = answer;
         // First of all, so that a claim that was made is renewed.
         let claiming = match claim {
             LimitedClaim::Claimed(event) => Claiming::Held(self.hold(event, sent)),
@@ -105,7 +122,7 @@ impl Run<'_> {
         if !room.is_empty() {
             self.wake_others_at(&room).await;
         }
-        Ok(claiming)
+        claiming
     }
 
     /// What follows for limits from a round that is over: what has room is woken, and returned as
@@ -113,7 +130,9 @@ impl Run<'_> {
     pub(super) async fn leave_limits(&self, stage: &Stage, steps_aside: bool) -> Vec<Notification> {
         if let Some((canvas, held)) = stage.held_limits() {
             let freed = FreedLimits { canvas, held: held.into(), ended: Some(self.notification.id) };
-            return self.room_in_limits(freed, stage.looks_end()).await;
+            let next = self.room_in_limits(freed, stage.looks_end()).await;
+            self.runner.woken.add(&next);
+            return next;
         }
         if steps_aside {
             self.step_aside().await;

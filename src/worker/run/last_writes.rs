@@ -13,7 +13,9 @@ use super::stage::{Attempt, AttemptReport, Ending, HandOver, LaneLook, Owner, St
 use super::{NextStage, Run, defect};
 use crate::event::{Cause, Claim, EndedOutcome, Lane, Notification, Place};
 use crate::machine::{Effect, Input, Removal};
-use crate::store::{BatchKey, KeptEnd, LoadedEvent, NotedRetry, Retry, Standing, StoreError};
+use crate::store::{
+    BatchKey, KeptEnd, LoadedEvent, NotedRetry, Retry, Standing, StoreError, WokenEvent,
+};
 use crate::worker::leases::HeldClaim;
 use crate::worker::statements::{FreedLimits, Statements};
 
@@ -133,7 +135,10 @@ impl Run<'_> {
         let Owner { subject, held_claim, handler } = owner;
         let statements = &self.runner.statements;
         // Its end frees only the worker's capacity, and no room that is short.
-        let lingers = subject.copy.is_none() && handler.concurrency.is_none() && handler.revision.is_none();
+        let lingers = !self.woken
+            && subject.copy.is_none()
+            && handler.concurrency.is_none()
+            && handler.revision.is_none();
         // A target may have called `wakeq.complete` before it answered.
         let maybe_done = handler.revision.is_some();
         let outcome = if report.error.is_some() { EndedOutcome::Failed } else { EndedOutcome::Completed };
@@ -298,11 +303,17 @@ impl Run<'_> {
             tracing::warn!("the next events at limits wait for the minute's pass");
             return Vec::new();
         };
-        if let Err(error) = self.runner.waker.publish(&room.elsewhere).await {
+        let registry = &self.runner.registry;
+        let is_known = |woken: &WokenEvent| {
+            woken.address.as_ref().is_some_and(|address| registry.find(address).is_some())
+        };
+        let (known, elsewhere): (Vec<_>, Vec<_>) = room.others.into_iter().partition(is_known);
+        let elsewhere: Vec<_> = elsewhere.into_iter().map(|woken| woken.notification).collect();
+        if let Err(error) = self.runner.waker.publish(&elsewhere).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, "the next events at limits wait for their promises");
         }
-        room.here
+        room.here.into_iter().chain(known.into_iter().map(|woken| woken.notification)).collect()
     }
 
     /// One lease after the first look, which begins now: a run that keeps its slot longer holds up

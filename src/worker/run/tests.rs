@@ -53,7 +53,7 @@ async fn an_impossible_effect_puts_the_notification_back() {
     let runner = runner(&worker());
     let notification = notification();
     let claim = Claim { id: notification.id, claims: 1, nonce: 0 };
-    let mut run = Run { runner: &runner, notification, permits: Permits::default() };
+    let mut run = Run { runner: &runner, notification, permits: Permits::default(), woken: false };
     for effect in [
         Effect::ClaimLock,
         Effect::RunHandler,
@@ -81,7 +81,8 @@ async fn a_candidate_that_waits_for_room_keeps_what_is_known() {
     let handler = Arc::clone(worker.registry.find(&row().address).unwrap());
     let room = Arc::clone(handler.concurrency.as_ref().unwrap());
     let _busy = room.try_acquire_owned().unwrap();
-    let mut run = Run { runner: &runner, notification: notification(), permits: Permits::default() };
+    let (notification, permits) = (notification(), Permits::default());
+    let mut run = Run { runner: &runner, notification, permits, woken: false };
     let candidate = Stage::Candidate(Candidate { row: row(), handler });
     let (stage, answer) = run.perform(candidate, Effect::ClaimLock).await;
     assert!(
