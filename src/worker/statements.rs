@@ -24,6 +24,10 @@ const GONE_ACTOR: &str = "target";
 /// much as the statement in it.
 const COMPLETION_LINGER: Duration = Duration::from_millis(5);
 
+/// How long one does of an event for whose place at a limit others have waited. Those that were
+/// woken together and end together also make room together: three statements for all of them.
+const WOKEN_LINGER: Duration = Duration::from_millis(1);
+
 /// Longest result that is written together with others, in bytes.
 const SHARED_RESULT_BYTES_MAX: usize = 4096;
 
@@ -45,6 +49,8 @@ pub(super) struct Statements {
     turns: Coalescer<TurnRequest, Result<Claimed, StoreError>>,
     /// Completions of events for whose end others may wait.
     pub(super) completions: Coalescer<Claim, bool>,
+    /// Completions of events that were woken here at limits.
+    pub(super) woken_completions: Coalescer<Claim, bool>,
     /// The other completions.
     pub(super) lingering_completions: Coalescer<Claim, bool>,
     /// Completions of events that are on objects.
@@ -157,18 +163,8 @@ impl Statements {
             woken_claims: limited_claims(store, ahead),
             turns: turns(store.clone(), (trusted, value_max)),
             completions: store.batched(|store, claims| async move { store.complete(&claims).await }),
-            lingering_completions: Coalescer::lingering(
-                at_once.min(BATCH_MAX),
-                COMPLETION_LINGER,
-                IN_FLIGHT,
-                {
-                    let store = store.clone();
-                    move |claims: Vec<Claim>| {
-                        let store = store.clone();
-                        async move { store.complete(&claims).await }
-                    }
-                },
-            ),
+            lingering_completions: lingering_completions(store, at_once, COMPLETION_LINGER),
+            woken_completions: lingering_completions(store, at_once, WOKEN_LINGER),
             link_completions: store
                 .batched(|store, claims| async move { store.complete_links(&claims).await }),
             kept_completions: store
@@ -176,7 +172,7 @@ impl Statements {
             firsts: store.batched(|store, lanes| async move { store.firsts(&lanes).await }),
             batch_looks: store.batched(|store, batches| async move { store.are_over(&batches).await }),
             next_copies: store.batched(|store, ended| async move { store.room_in_facets_of(&ended).await }),
-            limit_rooms: store.batched(|store, freed| async move { room_in_limits(&store, &freed).await }),
+            limit_rooms: store.gathered(|store, freed| async move { room_in_limits(&store, &freed).await }),
             steps_aside: store.batched(|store, ids| async move { store.step_aside(&ids).await }),
             recalls: store.batched(|store, ids| async move {
                 store.recall_held(&ids).await.map(|()| vec![(); ids.len()])
@@ -401,12 +397,13 @@ fn turns(
 }
 
 /// Claims through limits: of the handlers that are registered, and of those that are asked for.
+/// Gathered, since a claim costs less than the statement: those that were woken together ask so.
 fn limited_claims(
     store: &Store,
     every: ClaimLimits,
 ) -> Coalescer<(Notification, Option<String>), LimitedAnswer> {
     let every = Arc::new(every);
-    store.batched(move |store, asked: Vec<(Notification, Option<String>)>| {
+    store.gathered(move |store, asked: Vec<(Notification, Option<String>)>| {
         let every = Arc::clone(&every);
         async move {
             let (notifications, keys): (Vec<Notification>, Vec<Option<String>>) = asked.into_iter().unzip();
@@ -422,6 +419,15 @@ fn limited_claims(
             };
             Ok(claims.into_iter().map(answer).collect())
         }
+    })
+}
+
+/// Completions that wait this long for others, of which there are at most `at_once`.
+fn lingering_completions(store: &Store, at_once: usize, linger: Duration) -> Coalescer<Claim, bool> {
+    let store = store.clone();
+    Coalescer::lingering(at_once.min(BATCH_MAX), linger, IN_FLIGHT, move |claims: Vec<Claim>| {
+        let store = store.clone();
+        async move { store.complete(&claims).await }
     })
 }
 

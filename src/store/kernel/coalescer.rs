@@ -42,6 +42,8 @@ struct BatchLimits<Q> {
     bytes: fn(&Q) -> usize,
     /// How long the first request waits for others.
     linger: Duration,
+    /// How often other tasks may run before the batch begins.
+    yields: usize,
 }
 
 /// A queue in front of a batched statement. Its tasks end when the last clone is dropped.
@@ -76,7 +78,18 @@ where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
     {
-        let batch = BatchLimits { count_max: batch_max, bytes_max: usize::MAX, bytes: |_| 0, linger };
+        let batch = BatchLimits { linger, ..BatchLimits::of_count(batch_max) };
+        Self::over(batch, in_flight, statement)
+    }
+
+    /// As [`Coalescer::new`], but a batch begins when other tasks have run: of those that were ready
+    /// at the same time, none goes ahead alone.
+    pub(crate) fn gathering<S, F>(batch_max: usize, in_flight: usize, statement: S) -> Self
+    where
+        S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
+    {
+        let batch = BatchLimits { yields: YIELDS, ..BatchLimits::of_count(batch_max) };
         Self::over(batch, in_flight, statement)
     }
 
@@ -92,7 +105,7 @@ where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
     {
-        let batch = BatchLimits { count_max: batch_max, bytes_max, bytes, linger: Duration::ZERO };
+        let batch = BatchLimits { bytes_max, bytes, ..BatchLimits::of_count(batch_max) };
         Self::over(batch, in_flight, statement)
     }
 
@@ -133,6 +146,18 @@ impl Store {
     {
         let store = self.clone();
         Coalescer::new(BATCH_MAX, IN_FLIGHT, move |requests| statement(store.clone(), requests))
+    }
+
+    /// The same, as [`Coalescer::gathering`].
+    pub(crate) fn gathered<Q, A, S, F>(&self, statement: S) -> Coalescer<Q, A>
+    where
+        Q: Clone + Send + Sync + 'static,
+        A: Send + 'static,
+        S: Fn(Self, Vec<Q>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
+    {
+        let store = self.clone();
+        Coalescer::gathering(BATCH_MAX, IN_FLIGHT, move |requests| statement(store.clone(), requests))
     }
 }
 
@@ -202,12 +227,19 @@ impl Flights {
 }
 
 impl<Q> BatchLimits<Q> {
+    fn of_count(count_max: usize) -> Self {
+        Self { count_max, bytes_max: usize::MAX, bytes: |_| 0, linger: Duration::ZERO, yields: 0 }
+    }
+
     /// Adds waiting requests to the first one, and those that come while it may linger.
     async fn fill<A>(
         &self,
         requests: &mut Vec<WaitingRequest<Q, A>>,
         waiting: &mut mpsc::Receiver<WaitingRequest<Q, A>>,
     ) {
+        for _ in 0..self.yields {
+            tokio::task::yield_now().await;
+        }
         let mut bytes: usize = requests.iter().map(|(request, _)| (self.bytes)(request)).sum();
         while requests.len() < self.count_max
             && bytes < self.bytes_max

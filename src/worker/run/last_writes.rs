@@ -135,10 +135,7 @@ impl Run<'_> {
         let Owner { subject, held_claim, handler } = owner;
         let statements = &self.runner.statements;
         // Its end frees only the worker's capacity, and no room that is short.
-        let lingers = !self.woken
-            && subject.copy.is_none()
-            && handler.concurrency.is_none()
-            && handler.revision.is_none();
+        let lingers = subject.copy.is_none() && handler.concurrency.is_none() && handler.revision.is_none();
         // A target may have called `wakeq.complete` before it answered.
         let maybe_done = handler.revision.is_some();
         let outcome = if report.error.is_some() { EndedOutcome::Failed } else { EndedOutcome::Completed };
@@ -152,8 +149,11 @@ impl Run<'_> {
             let complete = || statements.link_completions.call(claim);
             self.until_settled(held_claim, claim, maybe_done, complete, is_gone).await
         } else {
-            let completions =
-                if lingers { &statements.lingering_completions } else { &statements.completions };
+            let completions = match (lingers, self.woken) {
+                (false, _) => &statements.completions,
+                (true, true) => &statements.woken_completions,
+                (true, false) => &statements.lingering_completions,
+            };
             self.until_settled(held_claim, claim, maybe_done, || completions.call(claim), is_gone).await
         }
     }
