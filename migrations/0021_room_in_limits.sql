@@ -18,13 +18,16 @@ returns table (id uuid, canvas_id uuid) language plpgsql volatile set plan_cache
 declare
     counted record;
 begin
+    -- A claim that has found one full is over then, and the next statement sees what it has written.
+    perform
+       from (select distinct a.canvas, a.name collate "C" as name from unnest(canvases, names) as a (canvas, name)
+              order by 1, 2 limit 1000) as a
+      cross join lateral (
+            select from wakeq.limit_states s where s.canvas_id = a.canvas and s.name = a.name for no key update) as s;
     for counted in
         select distinct a.canvas, a.name collate "C" as name from unnest(canvases, names) as a (canvas, name)
-         order by 1, 2 limit 1000
+         where wakeq.count_waits(a.canvas, a.name, 1) > 0 order by 1, 2 limit 1000
     loop
-        -- Only what has places can have become full while this was on its way.
-        continue when (wakeq.limit_on(counted.canvas, counted.name)).concurrency is null
-            and wakeq.count_waits(counted.canvas, counted.name, 1) = 0;
         return query select * from wakeq.wake_limit(counted.canvas, counted.name, lease, grace, ended);
     end loop;
 end

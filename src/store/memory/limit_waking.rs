@@ -136,8 +136,7 @@ impl Tables {
         limits: &[HeldLimit],
     ) -> Result<Vec<WokenEvent>, StoreError> {
         let mut limits: BTreeSet<&HeldLimit> = limits.iter().collect();
-        // Only what has places can have become full while this was on its way.
-        limits.retain(|held| self.places(held).is_some() || self.count_waits(held) > 0);
+        limits.retain(|held| self.count_waits(held) > 0);
         let woken: Vec<Notification> = limits.into_iter().flat_map(|held| self.wake_under(held)).collect();
         let address = |id: &EventId| self.events.get(id).map(|row| row.address().clone());
         let of_handler =
