@@ -51,7 +51,7 @@ create type wakeq.limited_ask as (
 
 -- Events in a call whose limits are the same, and the counted names of these in their order, each as
 -- its canvas and name.
-create type wakeq.limited_kind as (canvas_id uuid, module text, name text, keys jsonb, counted text[]);
+create type wakeq.limited_kind as (ids uuid[], counted text[]);
 
 -- What `claim_limited` returns of an event, or, with the verdict 'room', of a limit.
 create type wakeq.limited_turn as (
@@ -70,13 +70,14 @@ declare
 begin
     uses := '{}';
     kinds := array(
-        select row(k.canvas_id, k.module, k.name, k.keys, array(
+        select row(k.ids, array(
                    select l.counted_canvas || '/' || l.counted_name
                      from wakeq.limits_of(
                           k.canvas_id, k.module, k.name, jsonb_build_object('limits', k.keys)) as l)
                    )::wakeq.limited_kind
-          from (select distinct e.canvas_id, e.module, e.name, e.options -> 'limits' as keys
-                  from wakeq.events_v2 e where e.id = any (ids)) as k);
+          from (select array_agg(e.id) as ids, e.canvas_id, e.module, e.name, e.options -> 'limits' as keys
+                  from wakeq.events_v2 e where e.id = any (lock_limits_of.ids)
+                 group by e.canvas_id, e.module, e.name, e.options -> 'limits') as k);
     -- The text of a canvas has always the same length, so this is the order of canvases and names.
     for counted in
         select distinct c.name collate "C" from unnest(kinds) as k cross join unnest(k.counted) as c (name) order by 1
@@ -92,35 +93,37 @@ create function wakeq.lock_asking(
     candidates wakeq.candidate[], kinds wakeq.limited_kind[], uses wakeq.limit_use[], lease interval)
 returns wakeq.limited_ask[] language plpgsql volatile as $$
 declare
-    ids     constant uuid[] := array(select c.id from unnest(candidates) as c);
-    names   constant text[] := array(
+    asked    constant uuid[] := array(
+        select c.id from unnest(candidates) with ordinality as c order by c.ordinality);
+    versions constant xid[] := array(
+        select c.version from unnest(candidates) with ordinality as c order by c.ordinality);
+    names    constant text[] := array(
         select u.canvas_id || '/' || u.name from unnest(uses) with ordinality as u order by u.ordinality);
-    locked  wakeq.candidate[];
+    locked   uuid[];
 begin
     locked := array(
-        select row(e.id, e.xmin)::wakeq.candidate from wakeq.events_v2 e
-         where e.id = any (ids) and e.delay_until <= clock_timestamp()
+        select e.id from wakeq.events_v2 e
+         where e.id = any (asked) and e.xmin = versions[array_position(asked, e.id)]
+           and e.delay_until <= clock_timestamp()
            and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
            for no key update skip locked);
     return array(
         with numbered as materialized (
-            select k.canvas_id, k.module, k.name, k.keys, array(
+            select k.ids, array(
                        select array_position(names, c.name)
                          from unnest(k.counted) with ordinality as c (name, nth) order by c.nth) as limits
               from unnest(kinds) as k
         )
-        select row(e.id, c.version, c.is_free, e.canvas_id, coalesce(w.due, e.delay_until), octet_length(e.value),
-                   e.claims = 0,
+        select row(e.id, versions[array_position(asked, e.id)], e.id = any (locked), e.canvas_id,
+                   coalesce(w.due, e.delay_until), octet_length(e.value), e.claims = 0,
                    case when e.cancelled_by is null then k.limits else '{}' end,
                    e.starts_at is not null, array_position(names, w.canvas_id || '/' || w.name), w.woken_at,
                    coalesce(w.is_paid, false), null, null, null, null)::wakeq.limited_ask
-          from (select a.id, a.version, a = any (locked) as is_free from unnest(candidates) as a) as c
-         cross join lateral (select x.* from wakeq.events_v2 x where x.id = c.id offset 0) as e
-          join numbered k on (k.canvas_id, k.module, k.name) = (e.canvas_id, e.module, e.name)
-                         and k.keys is not distinct from e.options -> 'limits'
+          from numbered k cross join unnest(k.ids) as i (id)
+         cross join lateral (select x.* from wakeq.events_v2 x where x.id = i.id offset 0) as e
           left join lateral (
                select x.* from wakeq.limit_waits x
-                where e.starts_at is not null and x.event_id = c.id offset 0) as w on true
+                where e.starts_at is not null and x.event_id = i.id offset 0) as w on true
          order by coalesce(w.due, e.delay_until), e.id);
 end
 $$;
@@ -340,6 +343,9 @@ declare
     kinds   wakeq.limited_kind[];
     decided record;
     nth     integer;
+    -- Which of the limits concern an event. It is decided with these only: each function that gets
+    -- an array copies all of it.
+    own     integer[];
 begin
     asks := '{}';
     select l.kinds, l.uses into kinds, uses
@@ -347,9 +353,21 @@ begin
     foreach ask in array wakeq.lock_asking(candidates, kinds, uses, lease) loop
         exit when wanted <= 0 or ask.bytes > bytes_max and cardinality(asks) > 0;
         if ask.is_free then
-            decided := wakeq.decide(uses, ask, lease);
-            uses := decided.uses;
+            own := ask.limits;
+            if ask.waits_for is not null and ask.waits_for <> all (own) then
+                own := own || ask.waits_for;
+            end if;
+            ask.waits_for := array_position(own, ask.waits_for);
+            ask.limits := array(select generate_subscripts(ask.limits, 1));
+            decided := wakeq.decide(array(
+                select uses[o.nth] from unnest(own) with ordinality as o (nth, place) order by o.place), ask, lease);
             ask := decided.ask;
+            ask.waits_for := own[ask.waits_for];
+            ask.full_limit := own[ask.full_limit];
+            ask.limits := own[:cardinality(ask.limits)];
+            for nth in 1..cardinality(own) loop
+                uses[own[nth]] := decided.uses[nth];
+            end loop;
         end if;
         asks := asks || ask;
         if ask.verdict = 'claimed' and ask.dropped_by is null then
