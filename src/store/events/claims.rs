@@ -146,9 +146,11 @@ impl Sql<'_> {
                                                       || 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
                                and (o.name = 'canvas' or o.name like 'handler:%')))
                        or not exists (
-                            select from wakeq.limits l
-                             where l.canvas_id = any (array[e.canvas_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
-                               and l.name = any (array['canvas', 'handler:' || e.module || '/' || e.name]) offset 0))
+                            select from (values (e.canvas_id), ('ffffffff-ffff-ffff-ffff-ffffffffffff')) as c (canvas_id)
+                             cross join (values ('canvas'), ('handler:' || e.module || '/' || e.name)) as n (name)
+                             cross join lateral (
+                                   select from wakeq.limits x
+                                    where x.canvas_id = c.canvas_id and x.name = n.name offset 0) as l))
                   and ((select not exists (select from wakeq.scheduling_rules)) or not exists (
                       select from wakeq.scheduling_rules r
                        where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name

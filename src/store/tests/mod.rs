@@ -22,6 +22,7 @@ mod identity;
 mod idle;
 mod inserts;
 mod limit_changes;
+mod limit_cost;
 mod limit_names;
 mod limit_schedules;
 mod limits;

@@ -54,10 +54,11 @@ const HALTED: &str = "
     insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
     values ('ATTACKER', 'lane', 'audit', 'note', gen_random_uuid(), 1, 0);";
 
-pub(super) const QUESTIONS: [Question; 34] = [
+pub(super) const QUESTIONS: [Question; 35] = [
     (&[LIMITED], "", "(wakeq.limit_on('VICTIM', 'handler:audit/note')).name is null"),
     (&[LIMITED], "", "(wakeq.limit_on('VICTIM', 'team:1')).name is null"),
     (&[LIMITED], "", "not wakeq.is_limited('VICTIM', 'audit', 'note', null)"),
+    (&[LIMITED], "", "not exists (select from wakeq.limits_of('VICTIM', 'audit', 'note', null))"),
     (&[LIMITED, NOBODY_WAITS], "", "wakeq.count_waits('VICTIM', 'crew:1', 10) = 0"),
     (&[LIMITED], "", "(select running = 0 from wakeq.use_of('VICTIM', 'crew:1', '1 minute'))"),
     (&[LIMITED], "", "array(select counted_canvas from wakeq.limit_uses('VICTIM', 'crew', null, 10, '1 minute')) = '{VICTIM}'"),
