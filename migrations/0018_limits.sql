@@ -484,33 +484,4 @@ begin
 end
 $$;
 
--- Looks at up to 1,000 states that have not been used for an hour, and deletes those that say
--- nothing more: no event holds a place or waits, and the rate is as if it had never been used. The
--- others are looked at again an hour later.
-create function wakeq.expire_limit_states(lease interval) returns bigint language plpgsql volatile as $$
-declare
-    state     record;
-    looked_at bigint := 0;
-begin
-    for state in
-        select s.canvas_id, s.name,
-               greatest(s.next_at, s.line_at) <= clock_timestamp()
-               and wakeq.live_claims(s.holders, lease) = '{}'
-               and wakeq.count_waits(s.canvas_id, s.name, 1) = 0 as is_idle
-          from wakeq.limit_states s
-         where s.used_at < now() - interval '1 hour' and s.used_at > '-infinity'
-         order by s.used_at limit 1000 for no key update skip locked
-    loop
-        looked_at := looked_at + 1;
-        if state.is_idle then
-            delete from wakeq.limit_states s where s.canvas_id = state.canvas_id and s.name = state.name;
-        else
-            update wakeq.limit_states s set used_at = date_trunc('hour', now())
-             where s.canvas_id = state.canvas_id and s.name = state.name;
-        end if;
-    end loop;
-    return looked_at;
-end
-$$;
-
 revoke all on all functions in schema wakeq from public;
