@@ -13,9 +13,7 @@ use super::stage::{Attempt, AttemptReport, Ending, HandOver, LaneLook, Owner, St
 use super::{NextStage, Run, defect};
 use crate::event::{Cause, Claim, EndedOutcome, Lane, Notification, Place};
 use crate::machine::{Effect, Input, Removal};
-use crate::store::{
-    BatchKey, KeptEnd, LoadedEvent, NotedRetry, Retry, Standing, StoreError, WokenEvent,
-};
+use crate::store::{BatchKey, KeptEnd, LoadedEvent, NotedRetry, Retry, Standing, StoreError, WokenEvent};
 use crate::worker::leases::HeldClaim;
 use crate::worker::statements::{FreedLimits, Statements};
 
