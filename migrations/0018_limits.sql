@@ -52,7 +52,8 @@ create table wakeq.limits (
     constraint limits_burst check (rate_burst * rate_period <= rate_count * interval '31 days')
 );
 
--- Those that limit events which name no key. Claims ask whether there is any (`Sql::claim_rows`).
+-- Those that limit events which name no key. Claims ask whether their canvases have any
+-- (`Sql::claim_rows`).
 create index limits_of_all on wakeq.limits (canvas_id) where name = 'canvas' or name like 'handler:%';
 
 -- What is in use of a counted name. The row is made when it is first counted, and deleted when it

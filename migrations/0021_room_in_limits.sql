@@ -6,7 +6,7 @@
 -- lost claim, for rates whose waiting events have all been told to come, and for definitions that
 -- were changed or removed. Whoever deletes events that were told to come calls it for the places
 -- that were kept for them. A limit may also make room for a newcomer itself, by cancelling another
--- event.
+-- event. What waits is written here as well, and states that say nothing more are deleted.
 
 -- Wakes events that wait for these limits: as many as have room, and of those whose limit is gone
 -- 500 a call. `ended` are events whose runs have ended, if the caller knows them: then the other

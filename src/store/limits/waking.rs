@@ -68,9 +68,9 @@ impl Sql<'_> {
         let rows = self.session().await?.all("wake what waits at limits", query).await?;
         let told = rows.into_iter().map(|row| {
             let notification = Notification::new(EventId(row.id), CanvasId(row.canvas_id));
-            let columns = row.module.zip(row.name).zip(row.modifier);
-            let address = columns
-                .and_then(|((module, name), modifier)| address(row.canvas_id, &module, &name, &modifier).ok());
+            let address = row.module.zip(row.name).zip(row.modifier).and_then(|((module, name), modifier)| {
+                address(row.canvas_id, &module, &name, &modifier).ok()
+            });
             WokenEvent { notification: notification.urgent_if(row.is_urgent), address }
         });
         Ok(told.collect())

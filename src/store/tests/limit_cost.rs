@@ -38,7 +38,7 @@ async fn handed_over(table: &Table, ended: &[EventId]) -> (Vec<EventId>, i64) {
     let ids: Vec<EventId> = ids.into_iter().map(EventId).collect();
     let canvases = vec![MANY.to_string(); ids.len()].join(",");
     let asked = format!(
-        "{}, '{{{canvases}}}', '{{WORKER/known/_}}', '{{}}', '1 min', 5, 2147483647, '10 min', '30 s', 'here'",
+        "{}, '{{{canvases}}}', '{{WORKER/known/_}}', '{{}}', '1 min', 5, 2147483647, '10 min', '30 s', 'w'",
         array(&ids)
     );
     let claiming = plan(&table.store, "from wakeq.claim_limited(", &asked).await;
