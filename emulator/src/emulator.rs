@@ -4,15 +4,16 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::broker::{Broker, Faults, Time};
+use crate::broker::{Broker, Faults, Saved, Time};
 use crate::clock::Clock;
 use crate::provision::Provision;
-use crate::server::{Core, Server, ServerOptions, Tokens, written};
+use crate::server::{Core, DataFile, Journal, Server, ServerOptions, Tokens, written};
 
 /// Options of an emulator. By default it has no topics and no faults, and uses the machine's time.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +33,10 @@ pub struct Options {
     /// `kms_key_name` and `bigquery_config`, instead of refusing them. It does not carry them out,
     /// and says so once on stderr for each resource, and in the overview.
     pub accept_unsupported: bool,
+    /// The folder where it keeps topics, subscriptions, snapshots and messages, so that they
+    /// outlive it; in memory alone by default. A call answers when the system has what it changed,
+    /// which then survives this process, whatever ends that. Faults are not kept there.
+    pub data: Option<PathBuf>,
     /// The source of its time.
     pub clock: Clock,
 }
@@ -79,28 +84,44 @@ impl Emulator {
     ///
     /// # Errors
     ///
-    /// If it cannot listen there, cannot create one of its initial resources, or one of the allowed
-    /// origins is none; the message says what to do.
+    /// If it cannot listen there, cannot create one of its initial resources, cannot use its data
+    /// folder, or one of the allowed origins is none; the message says what to do.
     pub async fn start(address: SocketAddr, options: Options) -> io::Result<Self> {
-        let started = Self::begin(address, options);
-        if started.is_err() {
-            // The process may end now, and notices about its initial resources with it.
-            written().await;
+        match Self::begin(address, options) {
+            Ok(emulator) => {
+                emulator.core.saved().await.map_err(io::Error::other)?;
+                Ok(emulator)
+            }
+            Err(error) => {
+                // The process may end now, and notices about its initial resources with it.
+                written().await;
+                Err(error)
+            }
         }
-        started
     }
 
     fn begin(address: SocketAddr, options: Options) -> io::Result<Self> {
         let stop = CancellationToken::new();
-        let core = Arc::new(Core::new(Broker::new(options.faults), options.clock, stop.clone()));
+        let (saved, journal) = match &options.data {
+            Some(folder) => {
+                let (file, saved) = DataFile::open(folder)?;
+                (Some(saved), Some(Journal::start(file)?))
+            }
+            None => (None, None),
+        };
+        let core = Core::new(Broker::new(options.faults), options.clock, stop.clone());
+        let core = Arc::new(core.with_journal(journal));
         core.with(|broker, now| {
             broker.number_from(now);
             if options.accept_unsupported {
                 broker.accept_unsupported();
             }
-            options.provision.apply(broker, now)
-        })
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+            if let Some(saved) = saved {
+                take_over(broker, now, saved)?;
+            }
+            options.provision.apply(broker, now).map_err(invalid)?;
+            io::Result::Ok(())
+        })?;
         let tokens = Tokens::new(options.oidc_issuer);
         let server_options =
             ServerOptions { allowed_origins: options.allowed_origins, logs_requests: options.log_requests };
@@ -131,7 +152,8 @@ impl Emulator {
 
     /// Inspects or changes the broker directly, with the emulator's time; wakes the requests that
     /// wait for what has changed. All other requests are blocked meanwhile, so `work` should be
-    /// short.
+    /// short. What it changes is written to the data folder soon, and at the latest by
+    /// [`Emulator::stop`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -159,12 +181,24 @@ impl Emulator {
     }
 
     /// Shuts down: open streams and pulls end with UNAVAILABLE, connections are closed, and the
-    /// port is free when this returns.
+    /// port and the data folder are free when this returns.
     pub async fn stop(self) {
         drop(self.stop);
         // A panic of the server has already been reported, and it has ended then too.
         let _over = self.server.await;
+        self.core.close().await;
     }
+}
+
+/// Takes over what was in the data folder, and notes what changes from then on.
+fn take_over(broker: &mut Broker, now: Time, saved: Saved) -> io::Result<()> {
+    broker.load(now, saved).map_err(invalid)?;
+    broker.note_changes();
+    Ok(())
+}
+
+fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
 }
 
 impl std::fmt::Debug for Emulator {

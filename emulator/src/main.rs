@@ -16,10 +16,10 @@ use stop::stop_requests;
 use tokio::net::lookup_host;
 use wakeq_emulator::{Config, Emulator, Faults, Options, Provision};
 
-/// A Google Cloud Pub/Sub emulator: gRPC and REST on one port, in memory.
+/// A Google Cloud Pub/Sub emulator: gRPC and REST on one port.
 ///
-/// Set PUBSUB_EMULATOR_HOST=host:port for clients; any project id works. Nothing is stored on disk:
-/// all messages are lost when it exits.
+/// Set PUBSUB_EMULATOR_HOST=host:port for clients; any project id works. Nothing is stored on disk,
+/// and all messages are lost when it exits, unless --data names a folder for them.
 #[derive(Debug, Parser)]
 #[command(name = "pubsub-emulator", version, args_conflicts_with_subcommands = true)]
 struct Program {
@@ -90,6 +90,11 @@ struct Arguments {
     /// bigqueryConfig, instead of refusing them; they are returned, but not carried out
     #[arg(long, env = "PUBSUB_EMULATOR_ACCEPT_UNSUPPORTED", value_parser = yes_or_no)]
     accept_unsupported: bool,
+
+    /// Folder to keep topics, subscriptions, snapshots and messages in, so that they survive the
+    /// end of the process, even by kill -9; it is made if it is not there
+    #[arg(long, value_name = "FOLDER", env = "PUBSUB_EMULATOR_DATA")]
+    data: Option<PathBuf>,
 
     /// Write a line to the standard error for each request, with what came of it
     #[arg(long)]
@@ -181,6 +186,8 @@ fn options(arguments: Arguments) -> anyhow::Result<Options> {
         allowed_origins: arguments.allow_origin,
         accept_unsupported: arguments.accept_unsupported,
         log_requests: arguments.log_requests,
+        // An empty variable is as none.
+        data: arguments.data.filter(|folder| !folder.as_os_str().is_empty()),
         ..Options::default()
     })
 }

@@ -8,6 +8,7 @@
 mod agenda;
 mod attend;
 mod calls;
+mod changes;
 mod consume;
 mod delivery;
 mod faults;
@@ -23,6 +24,7 @@ mod policies;
 mod publish;
 mod push;
 mod refusal;
+mod saved;
 mod schemas;
 mod snapshots;
 mod streams;
@@ -39,6 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use agenda::Agenda;
+use changes::Ledger;
 use faults::{Purpose, SeededRng};
 use policies::Policies;
 use push::Pushes;
@@ -49,6 +52,7 @@ use subscriptions::Subscription;
 use topics::Topic;
 
 pub use calls::{CallFaults, FaultCode, Method, NextCalls};
+pub(crate) use changes::{Change, Held};
 pub use delivery::{Figures, Holder, MessagePage, MessageQuery, MessageState, MessageView, PageSize, Place};
 pub use faults::{FaultCounts, Faults};
 pub(crate) use inspect::LISTED_MAX;
@@ -58,6 +62,7 @@ pub(crate) use overview::Counts;
 pub use overview::{Overview, SchemaOverview, SnapshotOverview, SubscriptionOverview, TopicOverview};
 pub use push::{PushDelivery, PushFigures, PushResult};
 pub use refusal::{Answer, Reason, Refusal};
+pub(crate) use saved::{Misfit, Saved};
 pub use schemas::SchemaMark;
 pub(crate) use streams::answers_pings;
 pub use streams::{StreamId, StreamOverview, StreamTurn};
@@ -97,6 +102,7 @@ pub struct Broker {
     accepts_unsupported: bool,
     /// Lines for the log that were not taken yet.
     notices: Vec<String>,
+    ledger: Ledger,
     faults: Faults,
     fault_counts: FaultCounts,
     /// Decides the faults of messages.
@@ -127,6 +133,7 @@ impl Broker {
             streams: Streams::new(faults.seed),
             accepts_unsupported: false,
             notices: Vec::new(),
+            ledger: Ledger::default(),
             call_rng: SeededRng::new(faults.seed, Purpose::Calls),
             faults,
             fault_counts: FaultCounts::default(),
@@ -177,6 +184,8 @@ impl Broker {
         broker.streams = self.streams.forgotten(broker.faults.seed);
         broker.accepts_unsupported = self.accepts_unsupported;
         broker.notices.append(&mut self.notices);
+        broker.ledger = self.ledger.clone();
+        broker.ledger.note(|| changes::Change::Emptied);
         broker.fault_counts = self.fault_counts;
         broker.last_message = self.last_message;
         broker.last_resource = self.last_resource;

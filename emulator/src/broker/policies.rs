@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::changes::Change;
 use super::names::Kind;
 use super::{Answer, Broker, Name, Refusal, Time, limits};
 use crate::proto::iam::{self, audit_log_config::LogType};
@@ -35,6 +36,24 @@ impl Policies {
         self.by_resource.insert(resource.into(), policy.clone());
         policy
     }
+
+    /// How many were set so far.
+    pub(super) fn last(&self) -> u64 {
+        self.set
+    }
+
+    /// Takes over policies, and how many were set before.
+    pub(super) fn load(&mut self, by_resource: BTreeMap<Name, iam::Policy>, set: u64) {
+        let numbers = by_resource.values().filter_map(|policy| policy.etag.as_slice().try_into().ok());
+        let last = numbers.map(u64::from_be_bytes).max().unwrap_or_default();
+        self.set = self.set.max(set).max(last);
+        self.by_resource = by_resource;
+    }
+
+    /// What is noted of them.
+    pub(super) fn changes(&self) -> impl Iterator<Item = Change> {
+        self.by_resource.iter().map(|(resource, policy)| change(resource, policy))
+    }
 }
 
 impl Broker {
@@ -55,7 +74,9 @@ impl Broker {
             None => iam::Policy { version: policy.version.max(1), bindings: policy.bindings, ..current },
             Some(mask) => masked(current, &policy, &mask.paths)?,
         };
-        Ok(self.policies.set(&request.resource, policy))
+        let policy = self.policies.set(&request.resource, policy);
+        self.ledger.note(|| change(&Name::from(request.resource.as_str()), &policy));
+        Ok(policy)
     }
 
     /// Returns a resource's policy; an empty one if none was set.
@@ -93,6 +114,10 @@ impl Broker {
             None => Err(limits::bad_argument(&format!("resource={resource}"))),
         }
     }
+}
+
+fn change(resource: &Name, policy: &iam::Policy) -> Change {
+    Change::Policy { resource: resource.clone(), policy: Box::new(policy.clone()) }
 }
 
 fn check(policy: &iam::Policy) -> Answer<()> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use prost::Message as _;
 
 use super::agenda::Entry;
+use super::changes::Change;
 use super::delivery::Fate;
 use super::names::{self, Kind};
 use super::{Answer, Broker, Message, Refusal, Time, limits};
@@ -41,6 +42,15 @@ impl Broker {
     pub(super) fn fan_out(&mut self, now: Time, topic: &str, messages: Vec<Message>) {
         let Some(topic) = self.topics.get_mut(topic) else { return };
         let messages: Vec<Arc<Message>> = messages.into_iter().map(Arc::new).collect();
+        let kept = topic.retention.is_some();
+        if kept || !topic.subscriptions.is_empty() || !topic.snapshots.is_empty() {
+            self.ledger.note(|| Change::Published {
+                topic: topic.name.clone(),
+                kept,
+                snapshots: topic.snapshots.iter().cloned().collect(),
+                messages: messages.clone(),
+            });
+        }
         if let Some(due) = topic.keep(now, &messages) {
             self.agenda.no_later(Entry::Topic(topic.name.clone()), due);
         }

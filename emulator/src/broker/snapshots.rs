@@ -4,11 +4,13 @@
 
 use super::agenda::Entry;
 use super::attend::snapshot_expiry;
+use super::changes::Change;
 use super::delivery::Contents;
 use super::limits::{self, LONGEST_SNAPSHOT, SHORTEST_SNAPSHOT};
 use super::mask::{self, Fields};
 use super::names::{self, Kind};
 use super::pages::Page;
+use super::saved::{self, SavedSnapshot};
 use super::subscriptions::Subscription;
 use super::{Answer, Broker, Name, Refusal, Time};
 use crate::proto::pubsub;
@@ -30,6 +32,18 @@ pub(super) struct Snapshot {
     pub(super) contents: Contents,
     pub(super) expires: Time,
     made: Time,
+}
+
+impl Snapshot {
+    /// What is noted of it.
+    pub(super) fn change(&self) -> Change {
+        Change::Snapshot { topic: self.topic, made: self.made, config: Box::new(self.config.clone()) }
+    }
+
+    /// What is noted of its messages.
+    pub(super) fn contents_change(&self) -> Change {
+        Change::Contents { snapshot: self.name.clone(), messages: saved::ids(self.contents.messages()) }
+    }
 }
 
 impl Broker {
@@ -82,6 +96,8 @@ impl Broker {
         let snapshot =
             Snapshot { name: name.clone(), topic, config: config.clone(), contents, expires, made: now };
         self.agenda.no_later(Entry::Snapshot(name.clone()), expires);
+        self.ledger.note(|| snapshot.change());
+        self.ledger.note(|| snapshot.contents_change());
         self.snapshots.insert(name, snapshot);
         self.touch(now, &request.subscription);
         Ok(config)
@@ -140,7 +156,8 @@ impl Broker {
         if let Some(snapshot) = self.snapshots.get_mut(&name) {
             snapshot.config = config.clone();
             snapshot.expires = expires;
-            self.agenda.no_later(Entry::Snapshot(name), expires);
+            self.agenda.no_later(Entry::Snapshot(name.clone()), expires);
+            self.note_snapshot(&name);
         }
         Ok(config)
     }
@@ -185,6 +202,19 @@ impl Broker {
         }
         self.agenda.forget(Entry::Snapshot(name.clone()));
         self.policies.forget(name);
+        self.note_gone(name);
+    }
+
+    /// Takes over a snapshot, after its topic.
+    pub(super) fn load_snapshot(&mut self, name: Name, saved: SavedSnapshot) {
+        let SavedSnapshot { topic, made, config, contents } = saved;
+        let expires = config.expire_time.as_ref().and_then(Time::from_timestamp).unwrap_or(made);
+        if let Some(topic) = self.topics.get_mut(config.topic.as_str()) {
+            topic.snapshots.insert(name.clone());
+        }
+        self.agenda.no_later(Entry::Snapshot(name.clone()), expires);
+        let contents = Contents::new(contents);
+        self.snapshots.insert(name.clone(), Snapshot { name, topic, config, contents, expires, made });
     }
 
     /// Also restores what the topic still retains, for a subscription that did not exist yet or has

@@ -10,10 +10,12 @@ mod settings;
 use std::time::Duration;
 
 use super::agenda::Entry;
+use super::changes::Change;
 use super::delivery::Delivery;
 use super::filter::Filter;
 use super::names::{self, DELETED_TOPIC, Kind};
 use super::pages::Page;
+use super::saved::SavedSubscription;
 use super::{Answer, Broker, Name, Refusal, Time, limits, unsupported};
 use crate::proto::pubsub;
 
@@ -30,6 +32,15 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
+    /// What is noted of it, without its messages.
+    pub(super) fn change(&self) -> Change {
+        Change::Subscription {
+            serial: self.delivery.serial(),
+            topic: self.topic,
+            config: Box::new(self.config.clone()),
+        }
+    }
+
     /// Records that it is in use, which postpones its expiry.
     pub(super) fn touch(&mut self, now: Time) {
         self.last_used = self.last_used.max(now);
@@ -108,11 +119,13 @@ impl Broker {
             return Err(Refusal::already_exists(&config.name));
         }
         let name: Name = config.name.as_str().into();
+        let mut delivery = Delivery::new(self.next_resource(), settings::delivery(&config));
+        delivery.note_in(self.ledger.clone());
         let subscription = Subscription {
             name: name.clone(),
             topic: topic_number,
             filter,
-            delivery: Delivery::new(self.next_resource(), settings::delivery(&config)),
+            delivery,
             config: config.clone(),
             last_used: now,
         };
@@ -123,6 +136,7 @@ impl Broker {
             self.send_dead_letters(&name, &topic);
         }
         self.subscriptions.insert(name.clone(), subscription);
+        self.note_subscription(&name);
         self.note_unsupported(&name, &[], &unsupported::of_subscription(&config));
         // A client that waits on an earlier one of that name learns that it is another.
         self.follow_push_config(&name);
@@ -199,8 +213,7 @@ impl Broker {
     ) -> Answer<pubsub::DetachSubscriptionResponse> {
         let subscription = self.subscription_mut("subscription", &request.subscription)?;
         subscription.config.detached = true;
-        let serial = subscription.delivery.serial();
-        subscription.delivery = Delivery::new(serial, settings::delivery(&subscription.config));
+        subscription.delivery = subscription.delivery.emptied(settings::delivery(&subscription.config));
         subscription.touch(now);
         let (name, topic) = (subscription.name.clone(), subscription.config.topic.clone());
         if let Some(topic) = self.topics.get_mut(topic.as_str())
@@ -208,6 +221,7 @@ impl Broker {
         {
             topic.detached.insert(name.clone());
         }
+        self.note_subscription(&name);
         self.follow_push_config(&name);
         self.wake(&name);
         Ok(pubsub::DetachSubscriptionResponse {})
@@ -227,8 +241,40 @@ impl Broker {
     /// Removes a subscription that was deleted or has expired.
     pub(super) fn remove_subscription(&mut self, name: &Name) {
         if let Some(subscription) = self.subscriptions.remove(name) {
+            self.note_gone(name);
             self.forget_subscription(name, &subscription);
         }
+    }
+
+    /// Takes over a subscription, after its topic and that of its dead letters. It counts as just
+    /// used.
+    pub(super) fn load_subscription(
+        &mut self,
+        now: Time,
+        name: Name,
+        saved: SavedSubscription,
+    ) -> Answer<()> {
+        let SavedSubscription { serial, topic, config, messages } = saved;
+        let filter = settings::filter(&config.filter)?;
+        let mut delivery = Delivery::new(serial, settings::delivery(&config));
+        delivery.load(now, messages.into_values());
+        let subscription =
+            Subscription { name: name.clone(), topic, filter, delivery, config, last_used: now };
+        if let Some(topic) = self.topics.get_mut(subscription.config.topic.as_str()) {
+            let of_topic =
+                if subscription.config.detached { &mut topic.detached } else { &mut topic.subscriptions };
+            of_topic.insert(name.clone());
+        }
+        if let Some(topic) = subscription.dead_letter_topic() {
+            self.send_dead_letters(&name, &topic);
+        }
+        let stored = unsupported::of_subscription(&subscription.config);
+        self.note_unsupported(&name, &[], &stored);
+        self.subscriptions.insert(name.clone(), subscription);
+        self.follow_push_config(&name);
+        self.wake(&name);
+        self.reschedule(now, &name);
+        Ok(())
     }
 
     /// An unused name in the same project as another resource.
@@ -267,6 +313,7 @@ impl Broker {
                 self.send_dead_letters(name, &topic);
             }
         }
+        self.note_subscription(name);
         self.note_unsupported(name, &unsupported_before, &unsupported_now);
         // Its expiry may be earlier now, and has to be rescheduled.
         self.agenda.forget(Entry::Subscription(name.clone()));

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::agenda::Entry;
+use super::changes::Change;
 use super::mask::{self, Fields};
 use super::names::{self, Kind};
 use super::pages::Page;
+use super::saved::SavedTopic;
 use super::schemas::RevisionRange;
 use super::{Answer, Broker, Message, Name, Refusal, Time, limits, unsupported};
 use crate::proto::pubsub;
@@ -53,6 +55,15 @@ pub(super) struct Topic {
 }
 
 impl Topic {
+    /// What is noted of it.
+    pub(super) fn change(&self) -> Change {
+        Change::Topic {
+            number: self.number,
+            first_kept: self.kept.front().map_or(u64::MAX, |message| message.id),
+            config: Box::new(self.config.clone()),
+        }
+    }
+
     /// Retains messages if it has a retention. Returns when the oldest retained message expires, if
     /// there is one.
     pub(super) fn keep(&mut self, now: Time, messages: &[Arc<Message>]) -> Option<Time> {
@@ -120,7 +131,8 @@ impl Broker {
             revisions: revisions.unwrap_or_default(),
             kept: VecDeque::new(),
         };
-        self.topics.insert(name, topic);
+        self.topics.insert(name.clone(), topic);
+        self.note_topic(&name);
         Ok(config)
     }
 
@@ -206,6 +218,7 @@ impl Broker {
         if let Some(topic) = self.topics.remove(&name) {
             self.agenda.forget(Entry::Topic(name.clone()));
             self.policies.forget(&name);
+            self.note_gone(&name);
             self.forget_topic(now, &name, &topic);
         }
         Ok(())
@@ -234,10 +247,12 @@ impl Broker {
         let Some(topic) = self.topics.get_mut(name) else { return };
         topic.config = config;
         if topic.retention == retention {
+            self.note_topic(name);
             return;
         }
         topic.retention = retention;
         let due = topic.prune(now);
+        self.ledger.note(|| topic.change());
         let subscriptions: Vec<Name> = topic.subscriptions.iter().cloned().collect();
         if let Some(due) = due {
             self.agenda.no_later(Entry::Topic(name.clone()), due);
@@ -247,8 +262,30 @@ impl Broker {
                 subscription.config.topic_message_retention_duration = retention.map(limits::proto_duration);
                 subscription.configure(now);
             }
+            self.note_subscription(&name);
             self.reschedule(now, &name);
         }
+    }
+
+    /// Takes over a topic; its subscriptions and snapshots come after it.
+    pub(super) fn load_topic(&mut self, now: Time, name: Name, saved: SavedTopic) {
+        let SavedTopic { number, config, kept } = saved;
+        let mut topic = Topic {
+            name: name.clone(),
+            number,
+            subscriptions: BTreeSet::new(),
+            detached: BTreeSet::new(),
+            snapshots: BTreeSet::new(),
+            retention: config.message_retention_duration.as_ref().and_then(limits::std_duration),
+            revisions: RevisionRange::default(),
+            config,
+            kept,
+        };
+        if let Some(due) = topic.prune(now) {
+            self.agenda.no_later(Entry::Topic(name.clone()), due);
+        }
+        self.note_unsupported(&name, &[], &unsupported::of_topic(&topic.config));
+        self.topics.insert(name, topic);
     }
 }
 

@@ -49,11 +49,13 @@ impl Broker {
                 subscription.config.topic = DELETED_TOPIC.to_owned();
                 subscription.config.topic_message_retention_duration = None;
                 subscription.configure(now);
+                self.ledger.note(|| subscription.change());
             }
         }
         for snapshot in &topic.snapshots {
             if let Some(snapshot) = self.snapshots.get_mut(snapshot) {
                 snapshot.config.topic = DELETED_TOPIC.to_owned();
+                self.ledger.note(|| snapshot.change());
             }
         }
         self.forget_dead_letter_topic(now, name);
@@ -67,6 +69,7 @@ impl Broker {
                     policy.dead_letter_topic = DELETED_TOPIC.to_owned();
                 }
                 subscription.configure(now);
+                self.note_subscription(&source);
                 self.wake(&source);
                 self.reschedule(now, &source);
             }

@@ -9,9 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use tonic::Code;
+
+use super::data::{Journal, Position};
 use super::stderr;
 use super::waiting::{Bells, Waiter};
-use crate::broker::{Broker, Time};
+use crate::broker::{Answer, Broker, Refusal, Time};
 use crate::clock::Clock;
 
 pub(crate) struct Core {
@@ -23,6 +26,8 @@ pub(crate) struct Core {
     /// Notified when something happened in any subscription.
     activity: Notify,
     stop: CancellationToken,
+    /// Where changes are written, if they are.
+    journal: Option<Journal>,
 }
 
 struct State {
@@ -43,15 +48,52 @@ impl Core {
             sooner: Notify::new(),
             activity: Notify::new(),
             stop,
+            journal: None,
         }
+    }
+
+    /// The same, which has all changes written.
+    pub(crate) fn with_journal(self, journal: Option<Journal>) -> Self {
+        Self { journal, ..self }
     }
 
     /// Runs `work` with the broker and the current time, after everything that was due before.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Broker, Time) -> T) -> T {
-        self.turn(|state, now| work(&mut state.broker, now))
+        self.turn(|state, now| work(&mut state.broker, now)).0
     }
 
-    fn turn<T>(&self, work: impl FnOnce(&mut State, Time) -> T) -> T {
+    /// The same, and waits until what it changed is written. Without a journal, it does not wait.
+    pub(super) async fn change<T>(&self, work: impl FnOnce(&mut Broker, Time) -> T) -> Answer<T> {
+        let (answer, position) = self.turn(|state, now| work(&mut state.broker, now));
+        self.written(position).await?;
+        Ok(answer)
+    }
+
+    /// Waits until everything that was changed so far is written.
+    pub(crate) async fn saved(&self) -> Answer<()> {
+        match &self.journal {
+            Some(journal) => self.written(journal.latest()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Has everything written that was changed so far, and nothing after that.
+    pub(crate) async fn close(&self) {
+        if let Some(journal) = &self.journal {
+            journal.close().await;
+        }
+    }
+
+    async fn written(&self, position: Position) -> Answer<()> {
+        let Some(journal) = self.journal.as_ref().filter(|_| position != Position::default()) else {
+            return Ok(());
+        };
+        journal.written(position).await.map_err(|reason| {
+            Refusal::new(Code::Internal, format!("The change was not written to the data folder: {reason}."))
+        })
+    }
+
+    fn turn<T>(&self, work: impl FnOnce(&mut State, Time) -> T) -> (T, Position) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = state.latest.max(self.clock.now());
         state.latest = now;
@@ -66,6 +108,7 @@ impl Core {
         if sooner {
             state.alarm = due;
         }
+        let position = self.journal.as_ref().map(|journal| journal.add(&state.broker)).unwrap_or_default();
         drop(state);
         if sooner {
             self.sooner.notify_one();
@@ -77,13 +120,13 @@ impl Core {
         for notice in notices {
             stderr::say(format!("pubsub-emulator: {notice}\n"));
         }
-        answer
+        (answer, position)
     }
 
     /// Advances the broker whenever something is due, until it is stopped.
     pub(super) async fn drive(&self) {
         loop {
-            let alarm = self.turn(|state, _| {
+            let (alarm, _) = self.turn(|state, _| {
                 state.alarm = state.broker.next_due();
                 state.alarm
             });

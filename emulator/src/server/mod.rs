@@ -7,6 +7,7 @@ mod admin;
 mod calls;
 mod core;
 mod cors;
+mod data;
 mod followed;
 mod grpc;
 mod listen;
@@ -19,6 +20,7 @@ mod stderr;
 mod waiting;
 
 pub(crate) use core::Core;
+pub(crate) use data::{DataFile, Journal};
 pub(crate) use listen::{Server, ServerOptions};
 pub(crate) use push::Tokens;
 pub(crate) use stderr::written;

@@ -74,6 +74,7 @@ impl Delivery {
             self.dead_letter(at, failures);
             return;
         }
+        self.note_pending(at);
         self.come_again(at, since + self.back_off(failures));
     }
 

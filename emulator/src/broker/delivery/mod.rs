@@ -33,6 +33,7 @@ mod key;
 mod lapse;
 mod line;
 mod list;
+mod load;
 mod retain;
 mod settle;
 mod slot;
@@ -56,6 +57,7 @@ pub(crate) use vocabulary::{
 };
 pub use vocabulary::{Figures, Holder};
 
+use super::changes::Ledger;
 use super::{Message, StreamId, Time};
 
 /// How many acknowledged leases exactly-once delivery remembers, to answer a client that retries.
@@ -96,6 +98,9 @@ pub(crate) struct Delivery {
     /// it.
     awakened: bool,
     tally: Tally,
+    ledger: Ledger,
+    /// Leases up to this one were granted by an earlier process, if any were.
+    loaded_at_lease: u64,
 }
 
 /// The messages that a stream holds.
@@ -152,6 +157,8 @@ impl Delivery {
             dead: Vec::new(),
             awakened: false,
             tally: Tally::default(),
+            ledger: Ledger::default(),
+            loaded_at_lease: 0,
         }
     }
 
@@ -260,6 +267,7 @@ impl Delivery {
         if self.tally.oldest.is_none_or(|oldest| order < self.slots[oldest].order()) {
             self.tally.oldest = Some(at);
         }
+        self.note_pending(at);
     }
 
     /// Stops counting a message that is no longer pending, but still in its place by age.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::list::{List, NONE};
 use super::slot::{Lane, State};
 use super::{Contents, Delivery, Message, Time, Timer};
+use crate::broker::changes::Held;
 
 impl Delivery {
     /// Acknowledges the messages published before that time; those published since, and still here,
@@ -144,12 +145,14 @@ impl Delivery {
         if self.settings.retain_acked && !self.is_expired(&self.slots[at].message) {
             self.slots[at].state = State::Kept;
             self.tally.kept += 1;
+            self.note(at, Held::Settled);
         } else {
             self.expunge(at);
         }
     }
 
     fn expunge(&mut self, at: u32) {
+        self.note(at, Held::Gone);
         self.age.remove(&mut self.slots.items, Lane::Age, at);
         self.slots.vacate(at);
     }
@@ -163,7 +166,7 @@ impl Delivery {
         }
     }
 
-    fn is_expired(&self, message: &Message) -> bool {
+    pub(super) fn is_expired(&self, message: &Message) -> bool {
         message.published + self.settings.retention <= self.latest
     }
 

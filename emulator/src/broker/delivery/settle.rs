@@ -6,6 +6,7 @@ use super::ack_id::AckId;
 use super::list::NONE;
 use super::slot::State;
 use super::{AckResult, Delivery, Place, PlaceResult, REMEMBERED, Time};
+use crate::broker::changes::Held;
 
 /// What an ack id currently refers to.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +135,7 @@ impl Delivery {
             return AckIdState::Foreign;
         };
         match self.slots.items.get(id.slot as usize) {
+            None if id.lease <= self.loaded_at_lease => AckIdState::Superseded,
             None => AckIdState::Foreign,
             Some(slot) if slot.lease == id.lease => match slot.state {
                 State::Leased { .. } => AckIdState::Leased(id.slot),
@@ -180,6 +182,10 @@ impl Delivery {
         } else {
             self.slots[at].state = State::Done;
             self.trim(key);
+            // If its line began with it, it is retired.
+            if self.slots[at].state == State::Done {
+                self.note(at, Held::Settled);
+            }
         }
     }
 

@@ -147,7 +147,7 @@ impl Contents {
         Self { messages: self.messages.iter().filter(|message| admits(message)).cloned().collect() }
     }
 
-    pub(super) fn messages(&self) -> &[Arc<Message>] {
+    pub(crate) fn messages(&self) -> &[Arc<Message>] {
         &self.messages
     }
 

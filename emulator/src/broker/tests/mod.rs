@@ -7,6 +7,7 @@ mod lifetimes;
 mod masks;
 mod policies;
 mod publish;
+mod saved;
 mod schemas;
 mod snapshots;
 mod subscriptions;

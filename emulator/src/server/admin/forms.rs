@@ -44,7 +44,8 @@ pub(super) async fn publish(State(admin): State<Admin>, body: Body) -> Response<
             subscription => done(SUBSCRIPTION, subscription, "published"),
         })
     };
-    answered(Fields::read(body).await.and_then(|fields| publish(&fields)))
+    let done = Fields::read(body).await.and_then(|fields| publish(&fields));
+    answered(saved(&admin, done).await)
 }
 
 pub(super) async fn acknowledge(State(admin): State<Admin>, body: Body) -> Response<Body> {
@@ -56,7 +57,8 @@ pub(super) async fn acknowledge(State(admin): State<Admin>, body: Body) -> Respo
         admin.core.with(|broker, now| broker.acknowledge_message(now, subscription, place))?;
         Ok(done(SUBSCRIPTION, subscription, "acknowledged"))
     };
-    answered(Fields::read(body).await.and_then(|fields| acknowledge(&fields)))
+    let done = Fields::read(body).await.and_then(|fields| acknowledge(&fields));
+    answered(saved(&admin, done).await)
 }
 
 /// Seeks to just after now, as a message may have been published at this very time.
@@ -69,7 +71,8 @@ pub(super) async fn purge(State(admin): State<Admin>, body: Body) -> Response<Bo
         })?;
         Ok(done(SUBSCRIPTION, subscription, "purged"))
     };
-    answered(Fields::read(body).await.and_then(|fields| purge(&fields)))
+    let done = Fields::read(body).await.and_then(|fields| purge(&fields));
+    answered(saved(&admin, done).await)
 }
 
 pub(super) async fn seek(State(admin): State<Admin>, body: Body) -> Response<Body> {
@@ -83,7 +86,8 @@ pub(super) async fn seek(State(admin): State<Admin>, body: Body) -> Response<Bod
         admin.core.with(|broker, now| broker.seek(now, request))?;
         Ok(done(SUBSCRIPTION, subscription, "sought"))
     };
-    answered(Fields::read(body).await.and_then(|fields| seek(&fields)))
+    let done = Fields::read(body).await.and_then(|fields| seek(&fields));
+    answered(saved(&admin, done).await)
 }
 
 /// The snapshot is named by its id; without one, it gets a name.
@@ -100,7 +104,15 @@ pub(super) async fn snapshot(State(admin): State<Admin>, body: Body) -> Response
         admin.core.with(|broker, now| broker.create_snapshot(now, request))?;
         Ok(done(SUBSCRIPTION, subscription, "snapshot"))
     };
-    answered(Fields::read(body).await.and_then(|fields| snapshot(&fields)))
+    let done = Fields::read(body).await.and_then(|fields| snapshot(&fields));
+    answered(saved(&admin, done).await)
+}
+
+/// Waits until what was done is in the data folder, if there is one.
+async fn saved(admin: &Admin, done: Answer<String>) -> Answer<String> {
+    let done = done?;
+    admin.core.saved().await?;
+    Ok(done)
 }
 
 /// The form that publishes to a topic. It leads back to a subscription, if one is named.

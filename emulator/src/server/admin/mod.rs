@@ -69,8 +69,10 @@ async fn state(State(admin): State<Admin>) -> Response<Body> {
 }
 
 async fn forget(State(admin): State<Admin>) -> Response<Body> {
-    admin.core.with(|broker, _| broker.forget_everything());
-    answer(&json!({}))
+    match admin.core.change(|broker, _| broker.forget_everything()).await {
+        Ok(()) => answer(&json!({})),
+        Err(refusal) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &refusal.message),
+    }
 }
 
 async fn keys(State(admin): State<Admin>) -> Response<Body> {

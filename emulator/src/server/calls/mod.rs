@@ -59,15 +59,15 @@ impl Calls {
         work: impl FnOnce(&mut Broker, Time) -> Answer<T>,
     ) -> Answer<T> {
         // There is hardly ever a fault, and then the broker is locked only once.
-        let done = self.core.with(|broker, now| {
+        let done = self.core.change(|broker, now| {
             let faults = method.map(|method| broker.draw_faults(method)).unwrap_or_default();
             if faults == CallFaults::default() { Ok(work(broker, now)) } else { Err((faults, work)) }
         });
-        match done {
+        match done.await? {
             Ok(answer) => answer,
             Err((faults, work)) => {
                 self.inject(faults).await?;
-                self.core.with(work)
+                self.core.change(work).await?
             }
         }
     }

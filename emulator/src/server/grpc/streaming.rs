@@ -94,7 +94,7 @@ impl OpenStream {
         let reader = read(Arc::clone(&core), id, requests, Arc::clone(&asked), sender);
         let _reader = AbortOnDropHandle::new(tokio::spawn(reader));
         let heartbeats = answers_pings(first);
-        Ok(Self {
+        let stream = Self {
             core,
             id,
             waiter,
@@ -105,7 +105,10 @@ impl OpenStream {
             had_a_turn: false,
             ended: false,
             _reader,
-        })
+        };
+        // The first request may have settled messages.
+        stream.core.saved().await?;
+        Ok(stream)
     }
 
     /// The next response, or how the stream ends.
@@ -180,7 +183,8 @@ async fn read(
     answers: Sender<Answer<StreamingPullResponse>>,
 ) {
     while let Ok(Some(request)) = requests.message().await {
-        let answer = core.with(|broker, now| broker.stream_request(now, id, request)).transpose();
+        let answer = core.change(|broker, now| broker.stream_request(now, id, request)).await;
+        let answer = answer.flatten().transpose();
         let refused = matches!(answer, Some(Err(_)));
         if let Some(answer) = answer
             && answers.send(answer).await.is_err()

@@ -16,7 +16,7 @@ use wakeq_testbed::TestTime;
 use super::soon;
 use crate::inbox::Inbox;
 
-fn program(arguments: &[&str]) -> Command {
+pub(super) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pubsub-emulator"));
     command
         .args(arguments)

@@ -2,6 +2,7 @@
 //! conformance cases cover the behaviour of Pub/Sub.
 
 mod binary;
+mod data;
 mod health;
 mod life;
 mod rest;

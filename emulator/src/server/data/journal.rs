@@ -1,0 +1,248 @@
+//! The thread that writes the data. The changes of many requests that come while it writes are
+//! written together next.
+//!
+//! Who changes something may wait until that is in the file. After a failure, nothing more is
+//! written, and everybody who waits is told.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use super::file::{DataFile, WRITTEN_AT_ONCE};
+use super::{frames, records};
+use crate::broker::{Broker, Change};
+use crate::server::stderr;
+
+/// A file of twice this size or less is never written anew.
+const SMALL: u64 = 512 << 10;
+
+/// The way to the thread, which ends when this is dropped and everything is written.
+pub(crate) struct Journal {
+    shared: Arc<Shared>,
+    progress: watch::Receiver<Progress>,
+}
+
+/// How many turns with changes there were, up to one of them; 0 for none.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(in crate::server) struct Position(u64);
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Notified when there is something in the queue, or nothing will come any more.
+    filled: Condvar,
+    /// Set when most of the file may be out of date.
+    wants_state: AtomicBool,
+}
+
+/// It has at most what the clients sent that wait for it, and acknowledgements of messages.
+#[derive(Default)]
+struct Queue {
+    entries: Vec<Entry>,
+    added: u64,
+    closed: bool,
+}
+
+enum Entry {
+    /// The changes of one turn.
+    Turn(Vec<Change>),
+    /// Everything that there is after the turns before it.
+    State(Vec<Change>),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    written: u64,
+    failure: Option<Arc<str>>,
+}
+
+impl Journal {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no thread left.
+    pub(crate) fn start(file: DataFile) -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let (sender, progress) = watch::channel(Progress::default());
+        let writer = Writer {
+            // What was left of an earlier process is looked at with the first change.
+            check_at: 2 * SMALL,
+            file,
+            shared: Arc::clone(&shared),
+            progress: sender,
+            bytes: Vec::new(),
+            turns: 0,
+        };
+        std::thread::Builder::new().name("data".to_owned()).spawn(move || writer.run())?;
+        Ok(Self { shared, progress })
+    }
+
+    /// Passes on what has changed in the broker. Must be called under the broker's lock, so that
+    /// changes stay in order.
+    pub(in crate::server) fn add(&self, broker: &Broker) -> Position {
+        let changes = broker.take_changes();
+        if changes.is_empty() {
+            return Position::default();
+        }
+        let state = self.shared.wants_state.swap(false, Ordering::Relaxed).then(|| broker.state());
+        let ended = self.progress.has_changed().is_err();
+        let mut queue = self.shared.queue();
+        queue.added += 1;
+        let position = Position(queue.added);
+        if !queue.closed && !ended {
+            queue.entries.push(Entry::Turn(changes));
+            queue.entries.extend(state.map(Entry::State));
+        }
+        drop(queue);
+        self.shared.filled.notify_one();
+        position
+    }
+
+    /// The position of what was added last.
+    pub(in crate::server) fn latest(&self) -> Position {
+        Position(self.shared.queue().added)
+    }
+
+    /// Waits until everything up to this position is in the file. Fails, with the reason, if it
+    /// never will be.
+    pub(in crate::server) async fn written(&self, position: Position) -> Result<(), Arc<str>> {
+        let mut progress = self.progress.clone();
+        let is_over = |progress: &Progress| progress.written >= position.0 || progress.failure.is_some();
+        // It fails when the thread has ended, which is seen below.
+        let _seen = progress.wait_for(is_over).await.is_ok();
+        let Progress { written, failure } = progress.borrow().clone();
+        if written >= position.0 {
+            return Ok(());
+        }
+        Err(failure.unwrap_or_else(|| "the emulator has stopped".into()))
+    }
+
+    /// Lets the thread write what there is and end, and waits for that. The folder is free then.
+    pub(in crate::server) async fn close(&self) {
+        self.shared.close();
+        let mut progress = self.progress.clone();
+        while progress.changed().await.is_ok() {}
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self) {
+        self.queue().closed = true;
+        self.filled.notify_one();
+    }
+
+    /// Waits for entries. `None` after the last ones.
+    fn take(&self) -> Option<Vec<Entry>> {
+        let queue = self.queue();
+        let mut queue = self
+            .filled
+            .wait_while(queue, |queue| queue.entries.is_empty() && !queue.closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        let entries = std::mem::take(&mut queue.entries);
+        (!entries.is_empty()).then_some(entries)
+    }
+}
+
+struct Writer {
+    file: DataFile,
+    shared: Arc<Shared>,
+    progress: watch::Sender<Progress>,
+    /// When the file has this length, it is looked whether most of it is out of date.
+    check_at: u64,
+    /// Frames that are not written yet, and how many turns they have.
+    bytes: Vec<u8>,
+    turns: u64,
+}
+
+impl Writer {
+    fn run(mut self) {
+        while let Some(entries) = self.shared.take() {
+            if let Err(error) = self.write(entries) {
+                self.fail(&error);
+                break;
+            }
+        }
+        // In this order: the folder is free for whoever waits for the end.
+        let Self { file, progress, .. } = self;
+        drop(file);
+        drop(progress);
+    }
+
+    fn write(&mut self, entries: Vec<Entry>) -> io::Result<()> {
+        for entry in entries {
+            match entry {
+                Entry::Turn(changes) => {
+                    frames::push(&mut self.bytes, |bytes| records::encode(bytes, changes))?;
+                    self.turns += 1;
+                    if self.bytes.len() >= WRITTEN_AT_ONCE {
+                        self.flush()?;
+                    }
+                }
+                Entry::State(state) => {
+                    self.flush()?;
+                    self.rewrite(state);
+                }
+            }
+        }
+        self.flush()?;
+        self.bytes.shrink_to(WRITTEN_AT_ONCE);
+        if self.file.length() >= self.check_at {
+            // Until the state has come, it is not asked for again.
+            self.check_at = u64::MAX;
+            self.shared.wants_state.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.turns == 0 {
+            return Ok(());
+        }
+        self.file.append(&self.bytes)?;
+        self.bytes.clear();
+        let turns = std::mem::take(&mut self.turns);
+        self.progress.send_modify(|progress| progress.written += turns);
+        Ok(())
+    }
+
+    /// Writes the file anew if it is more than twice as large as it has to be.
+    fn rewrite(&mut self, state: Vec<Change>) {
+        let needed = records::size(&state).max(SMALL);
+        if self.file.length() / 2 > needed
+            && let Err(error) = self.file.replace(records::parts(state))
+        {
+            // The old one is as good, and only larger.
+            stderr::say(format!("pubsub-emulator: the data can't be written anew, and grows: {error}\n"));
+        }
+        self.check_later();
+    }
+
+    /// Looks again when the file has grown by a quarter, and is not small.
+    fn check_later(&mut self) {
+        let length = self.file.length();
+        self.check_at = (length + length / 4).max(2 * SMALL);
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        let mut queue = self.shared.queue();
+        queue.closed = true;
+        queue.entries.clear();
+        drop(queue);
+        stderr::say(format!("pubsub-emulator: the data can't be written: {error}: changes are refused\n"));
+        let failure = Some(error.to_string().into());
+        self.progress.send_modify(|progress| progress.failure = failure);
+    }
+}

@@ -1,0 +1,164 @@
+//! What is in the data folder survives the process, however that ends.
+
+use std::path::{Path, PathBuf};
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Child;
+use tonic::transport::{Channel, Endpoint};
+use wakeq_emulator::proto::pubsub::publisher_client::PublisherClient;
+use wakeq_emulator::proto::pubsub::seek_request::Target;
+use wakeq_emulator::proto::pubsub::subscriber_client::SubscriberClient;
+use wakeq_emulator::proto::pubsub::{
+    AcknowledgeRequest, CreateSnapshotRequest, DeleteTopicRequest, GetSubscriptionRequest, ListTopicsRequest,
+    PublishRequest, PubsubMessage, PullRequest, ReceivedMessage, SeekRequest, Subscription, Topic,
+};
+use wakeq_testbed::TestTime;
+
+use super::binary::program;
+use super::{soon, texts};
+
+const TOPIC: &str = "projects/demo/topics/orders";
+const SUBSCRIPTION: &str = "projects/demo/subscriptions/worker";
+const SNAPSHOT: &str = "projects/demo/snapshots/friday";
+const OTHER_TOPIC: &str = "projects/other/topics/orders";
+
+/// A folder of this test's own, which is not there yet.
+fn folder(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("data-{name}-{}", std::process::id()));
+    let _earlier = std::fs::remove_dir_all(&path);
+    path
+}
+
+/// The program on a data folder, and clients of it.
+struct Process {
+    child: Child,
+    publisher: PublisherClient<Channel>,
+    subscriber: SubscriberClient<Channel>,
+}
+
+impl Process {
+    async fn start(folder: &Path) -> Self {
+        let mut command = program(&["--port", "0", "--project", "demo,orders:worker", "--data"]);
+        let mut child = command.arg(folder).spawn().unwrap();
+        let mut line = String::new();
+        let output = child.stdout.as_mut().unwrap();
+        soon(BufReader::new(output).read_line(&mut line)).await.unwrap();
+        let (_, host) = line.trim().rsplit_once("PUBSUB_EMULATOR_HOST=").unwrap();
+        let channel =
+            soon(Endpoint::from_shared(format!("http://{host}")).unwrap().connect()).await.unwrap();
+        let publisher = PublisherClient::new(channel.clone());
+        Self { child, publisher, subscriber: SubscriberClient::new(channel) }
+    }
+
+    /// Ends it by SIGKILL.
+    async fn kill(mut self) {
+        soon(self.child.kill()).await.unwrap();
+    }
+
+    async fn publish(&mut self, topic: &str, texts: &[&str]) {
+        let message = |text: &&str| PubsubMessage { data: (*text).to_owned().into(), ..Default::default() };
+        let messages = texts.iter().map(message).collect();
+        soon(self.publisher.publish(PublishRequest { topic: topic.to_owned(), messages })).await.unwrap();
+    }
+
+    async fn pull(&mut self) -> Vec<ReceivedMessage> {
+        let subscription = SUBSCRIPTION.to_owned();
+        #[expect(deprecated, reason = "there may be none")]
+        let request = PullRequest { subscription, max_messages: 100, return_immediately: true };
+        soon(self.subscriber.pull(request)).await.unwrap().into_inner().received_messages
+    }
+
+    async fn acknowledge(&mut self, received: &[ReceivedMessage]) {
+        let ack_ids = received.iter().map(|received| received.ack_id.clone()).collect();
+        let request = AcknowledgeRequest { subscription: SUBSCRIPTION.to_owned(), ack_ids };
+        soon(self.subscriber.acknowledge(request)).await.unwrap();
+    }
+
+    async fn topics(&mut self, project: &str) -> Vec<String> {
+        let request = ListTopicsRequest { project: project.to_owned(), ..Default::default() };
+        let topics = soon(self.publisher.list_topics(request)).await.unwrap().into_inner().topics;
+        topics.into_iter().map(|topic| topic.name).collect()
+    }
+}
+
+#[tokio::test]
+async fn kill_9_loses_nothing_and_brings_nothing_back() {
+    let _time = TestTime::begin();
+    let folder = folder("killed");
+    let mut process = Process::start(&folder).await;
+    let other = Topic { name: OTHER_TOPIC.to_owned(), ..Topic::default() };
+    soon(process.publisher.create_topic(other)).await.unwrap();
+    process.publish(TOPIC, &["a", "b", "c", "d"]).await;
+    process.publish(OTHER_TOPIC, &["of nobody"]).await;
+    let received = process.pull().await;
+    assert_eq!(texts(&received), ["a", "b", "c", "d"]);
+    process.acknowledge(&received[1..3]).await;
+    process.kill().await;
+
+    let mut process = Process::start(&folder).await;
+    assert_eq!(process.topics("projects/demo").await, [TOPIC]);
+    assert_eq!(process.topics("projects/other").await, [OTHER_TOPIC]);
+    let again = process.pull().await;
+    assert_eq!(texts(&again), ["a", "d"], "exactly what was not acknowledged");
+    process.acknowledge(&received).await;
+    process.acknowledge(&again).await;
+    process.kill().await;
+
+    let mut process = Process::start(&folder).await;
+    assert!(process.pull().await.is_empty());
+    process.publish(TOPIC, &["e"]).await;
+    assert_eq!(texts(&process.pull().await), ["e"]);
+}
+
+#[tokio::test]
+async fn snapshots_and_settings_survive_and_what_was_deleted_does_not() {
+    let _time = TestTime::begin();
+    let folder = folder("snapshots");
+    let mut process = Process::start(&folder).await;
+    process.publish(TOPIC, &["a", "b"]).await;
+    let (name, subscription) = (SNAPSHOT.to_owned(), SUBSCRIPTION.to_owned());
+    let request = CreateSnapshotRequest { name, subscription, ..Default::default() };
+    soon(process.subscriber.create_snapshot(request)).await.unwrap();
+    let received = process.pull().await;
+    process.acknowledge(&received).await;
+    let picky = Subscription {
+        name: "projects/demo/subscriptions/picky".to_owned(),
+        topic: TOPIC.to_owned(),
+        filter: "attributes:a".to_owned(),
+        ..Subscription::default()
+    };
+    let picky = soon(process.subscriber.create_subscription(picky)).await.unwrap().into_inner();
+    let gone = Topic { name: OTHER_TOPIC.to_owned(), ..Topic::default() };
+    soon(process.publisher.create_topic(gone)).await.unwrap();
+    let request = DeleteTopicRequest { topic: OTHER_TOPIC.to_owned() };
+    soon(process.publisher.delete_topic(request)).await.unwrap();
+    process.kill().await;
+
+    let mut process = Process::start(&folder).await;
+    assert!(process.topics("projects/other").await.is_empty());
+    let request = GetSubscriptionRequest { subscription: picky.name.clone() };
+    assert_eq!(soon(process.subscriber.get_subscription(request)).await.unwrap().into_inner(), picky);
+    assert!(process.pull().await.is_empty());
+    let target = Some(Target::Snapshot(SNAPSHOT.to_owned()));
+    let request = SeekRequest { subscription: SUBSCRIPTION.to_owned(), target };
+    soon(process.subscriber.seek(request)).await.unwrap();
+    assert_eq!(texts(&process.pull().await), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_folder_in_use_or_with_another_file_is_refused() {
+    let _time = TestTime::begin();
+    let used = folder("used");
+    let _process = Process::start(&used).await;
+    let foreign = folder("foreign");
+    std::fs::create_dir_all(&foreign).unwrap();
+    std::fs::write(foreign.join("data"), "something else").unwrap();
+    for (folder, words) in
+        [(&used, "another emulator uses this folder"), (&foreign, "is not a file of this emulator")]
+    {
+        let output = soon(program(&["--port", "0", "--data"]).arg(folder).output()).await.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(words), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
