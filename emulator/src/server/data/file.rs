@@ -106,7 +106,8 @@ fn lock(folder: &Path) -> io::Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            let words = format!("{}: another emulator uses this folder: choose another one", folder.display());
+            let words =
+                format!("{}: another emulator uses this folder: choose another one", folder.display());
             Err(io::Error::new(ErrorKind::ResourceBusy, words))
         }
         Err(TryLockError::Error(error)) => Err(about(&path, &error)),

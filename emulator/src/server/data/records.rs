@@ -176,9 +176,9 @@ pub(super) fn size(state: &[Change]) -> u64 {
                 let new = messages.iter().filter(|message| seen.insert(message.id));
                 new.map(|message| message.size() + PER_MESSAGE).sum::<usize>()
             }
-            Change::Held { messages, .. } | Change::Kept { messages, .. } | Change::Contents { messages, .. } => {
-                messages.len() * PER_ID
-            }
+            Change::Held { messages, .. }
+            | Change::Kept { messages, .. }
+            | Change::Contents { messages, .. } => messages.len() * PER_ID,
             Change::Topic { .. }
             | Change::Subscription { .. }
             | Change::Snapshot { .. }

@@ -44,8 +44,7 @@ impl Process {
         let output = child.stdout.as_mut().unwrap();
         soon(BufReader::new(output).read_line(&mut line)).await.unwrap();
         let (_, host) = line.trim().rsplit_once("PUBSUB_EMULATOR_HOST=").unwrap();
-        let channel =
-            soon(Endpoint::from_shared(format!("http://{host}")).unwrap().connect()).await.unwrap();
+        let channel = soon(Endpoint::from_shared(format!("http://{host}")).unwrap().connect()).await.unwrap();
         let publisher = PublisherClient::new(channel.clone());
         Self { child, publisher, subscriber: SubscriberClient::new(channel) }
     }
