@@ -119,7 +119,7 @@ fn numbers_go_on_even_if_the_clock_was_set_back() {
 }
 
 #[test]
-fn what_was_forgotten_stays_forgotten() {
+fn everything_that_was_forgotten_stays_so() {
     let mut noted = Noted::new();
     noted.world.publish(TOPIC, &["a"]);
     noted.world.broker.forget_everything();

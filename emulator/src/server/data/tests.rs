@@ -195,7 +195,7 @@ fn a_state_is_split_into_parts_that_have_each_message_once() {
 }
 
 #[tokio::test]
-async fn what_is_out_of_date_does_not_stay_in_the_file() {
+async fn the_file_does_not_keep_what_is_out_of_date() {
     let folder = Folder::new("anew");
     let (file, _) = DataFile::open(&folder.0).unwrap();
     let journal = Journal::start(file).unwrap();
