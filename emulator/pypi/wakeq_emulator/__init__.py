@@ -12,11 +12,11 @@ def find() -> str:
     name = "pubsub-emulator.exe" if sys.platform == "win32" else "pubsub-emulator"
     package = os.path.dirname(os.path.abspath(__file__))
     folders = [
+        # `pip install --target FOLDER`
+        os.path.join(os.path.dirname(package), "bin"),
         sysconfig.get_path("scripts"),
         # `pip install --user`
         sysconfig.get_path("scripts", scheme=sysconfig.get_preferred_scheme("user")),
-        # `pip install --target FOLDER`
-        os.path.join(os.path.dirname(package), "bin"),
     ]
     for folder in folders:
         path = os.path.join(folder, name)

@@ -39,6 +39,7 @@ mod endpoints;
 mod inbox;
 mod limited;
 mod messages;
+mod packages;
 mod schemas;
 mod unsupported;
 
