@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use wakeq_testbed::{Guard, Launch, TestTime};
 
 /// `1`: tests fail that would be skipped because a program is missing.
-const REQUIRED_VARIABLE: &str = "REQUIRE_CLIENTS";
+const REQUIRED_VARIABLE: &str = "REQUIRE_PACKAGES";
 const GRACE: Duration = Duration::from_secs(20);
 
 /// The platform of this binary, and the end of its npm package's name.
