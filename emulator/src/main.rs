@@ -186,8 +186,7 @@ fn options(arguments: Arguments) -> anyhow::Result<Options> {
         allowed_origins: arguments.allow_origin,
         accept_unsupported: arguments.accept_unsupported,
         log_requests: arguments.log_requests,
-        // An empty variable is as none.
-        data: arguments.data.filter(|folder| !folder.as_os_str().is_empty()),
+        data: arguments.data,
         ..Options::default()
     })
 }
