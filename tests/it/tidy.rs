@@ -51,12 +51,14 @@ const ABOUT_CODE: [&str; 9] = [
     "migrations/README.md",
 ];
 /// Of the repository and of its packages.
-const READMES: [&str; 9] = [
+const READMES: [&str; 11] = [
     "README.md",
     "clients/python/README.md",
     "clients/rust/README.md",
     "clients/typescript/README.md",
     "emulator/README.md",
+    "emulator/npm/README.md",
+    "emulator/pypi/README.md",
     "emulator/testcontainers/README.md",
     "nats/README.md",
     "service/README.md",
