@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::saved::loaded;
 use super::*;
 use crate::broker::Name;
 use crate::broker::names::DELETED_TOPIC;
@@ -129,12 +130,24 @@ fn check_plans(world: &World) {
     assert!(broker.next_due().is_none_or(|planned| planned > world.now));
 }
 
+/// Checks that what was noted makes the same state, of which the same holds.
+fn check_restart(world: &World) {
+    let mut after = loaded(world.broker.take_changes(), world.now);
+    let same = loaded(world.broker.state(), world.now);
+    assert_eq!(after.broker.state()[1..], same.broker.state()[1..]);
+    check_topics(&after.broker);
+    check_back_references(&after.broker);
+    after.pass(0);
+    check_plans(&after);
+}
+
 proptest! {
     #[test]
     fn resources_agree_and_what_is_due_is_planned(
         calls in proptest::collection::vec((0_u8..14, any::<u8>(), any::<u8>()), 1..120),
     ) {
         let mut world = World::new();
+        world.broker.note_changes();
         for (kind, a, b) in calls {
             call(&mut world, kind, a, b);
             check_topics(&world.broker);
@@ -142,5 +155,6 @@ proptest! {
             world.pass(0);
             check_plans(&world);
         }
+        check_restart(&world);
     }
 }

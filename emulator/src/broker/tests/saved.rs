@@ -28,7 +28,8 @@ impl Noted {
     }
 }
 
-fn loaded(changes: Vec<Change>, now: Time) -> World {
+/// The broker that changes make.
+pub(super) fn loaded(changes: Vec<Change>, now: Time) -> World {
     let mut saved = Saved::default();
     for change in changes {
         saved.apply(change).unwrap();
