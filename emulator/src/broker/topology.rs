@@ -44,12 +44,13 @@ impl Broker {
 
     /// Removes a topic from everything that refers to it.
     pub(super) fn forget_topic(&mut self, now: Time, name: &str, topic: &Topic) {
-        for subscription in topic.subscriptions.iter().chain(&topic.detached) {
-            if let Some(subscription) = self.subscriptions.get_mut(subscription) {
+        for source in topic.subscriptions.iter().chain(&topic.detached) {
+            if let Some(subscription) = self.subscriptions.get_mut(source) {
                 subscription.config.topic = DELETED_TOPIC.to_owned();
                 subscription.config.topic_message_retention_duration = None;
                 subscription.configure(now);
                 self.ledger.note(|| subscription.change());
+                self.reschedule(now, source);
             }
         }
         for snapshot in &topic.snapshots {
