@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::broker::Faults;
-use crate::proto::pubsub::{DeadLetterPolicy, Subscription, Topic};
+use crate::proto::pubsub::{DeadLetterPolicy, Schema, Subscription, Topic};
 use crate::provision::Provision;
 
 /// The content of a configuration file.
@@ -38,7 +38,7 @@ use crate::provision::Provision;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// Topics and subscriptions.
+    /// Schemas, topics and subscriptions.
     pub provision: Provision,
     /// The faults, if the file has any.
     pub faults: Option<Faults>,
@@ -74,14 +74,18 @@ pub enum ConfigError {
 /// A file with resources of a type that may or may not record their position.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File<T, S> {
+struct File<D, T, S> {
     project: Option<String>,
+    #[serde(default = "Vec::new")]
+    schemas: Vec<D>,
     #[serde(default = "Vec::new")]
     topics: Vec<T>,
     #[serde(default = "Vec::new")]
     subscriptions: Vec<S>,
     faults: Option<Faults>,
 }
+
+type SpannedFile = File<toml::Spanned<Schema>, toml::Spanned<Topic>, toml::Spanned<Subscription>>;
 
 impl Config {
     /// Reads a file.
@@ -101,8 +105,12 @@ impl Config {
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let mut provision = Provision::default();
         if is_json(path) {
-            let file: File<Topic, Subscription> = json(path, text)?;
+            let file: File<Schema, Topic, Subscription> = json(path, text)?;
             let project = file.project.as_deref();
+            for (number, schema) in (1..).zip(file.schemas) {
+                let origin = format!("{}, schema {number}", path.display());
+                provision = with_schema(provision, project, origin, schema)?;
+            }
             for (number, topic) in (1..).zip(file.topics) {
                 let origin = format!("{}, topic {number}", path.display());
                 provision = with_topic(provision, project, origin, topic)?;
@@ -113,12 +121,16 @@ impl Config {
             }
             return Ok(Self { provision, faults: file.faults });
         }
-        let file: File<toml::Spanned<Topic>, toml::Spanned<Subscription>> = toml(path, text)?;
+        let file: SpannedFile = toml(path, text)?;
         let project = file.project.as_deref();
         let line = |start: usize| {
             let before = text.as_bytes().iter().take(start);
             format!("{}:{}", path.display(), 1 + before.filter(|byte| **byte == b'\n').count())
         };
+        for schema in file.schemas {
+            let origin = line(schema.span().start);
+            provision = with_schema(provision, project, origin, schema.into_inner())?;
+        }
         for topic in file.topics {
             let origin = line(topic.span().start);
             provision = with_topic(provision, project, origin, topic.into_inner())?;
@@ -184,6 +196,16 @@ fn invalid(path: &Path, error: &dyn std::error::Error) -> ConfigError {
     ConfigError::Invalid { path: path.to_owned(), words: error.to_string().trim_end().to_owned() }
 }
 
+fn with_schema(
+    provision: Provision,
+    project: Option<&str>,
+    origin: String,
+    mut schema: Schema,
+) -> Result<Provision, ConfigError> {
+    complete(&mut schema.name, "schemas", project, &origin)?;
+    Ok(provision.schema_from(origin, schema))
+}
+
 fn with_topic(
     provision: Provision,
     project: Option<&str>,
@@ -191,6 +213,9 @@ fn with_topic(
     mut topic: Topic,
 ) -> Result<Provision, ConfigError> {
     complete(&mut topic.name, "topics", project, &origin)?;
+    if let Some(settings) = &mut topic.schema_settings {
+        complete(&mut settings.schema, "schemas", project, &origin)?;
+    }
     Ok(provision.topic_from(origin, topic))
 }
 
@@ -229,7 +254,11 @@ fn complete(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::pubsub::{ExpirationPolicy, PushConfig, RetryPolicy, push_config};
+    use crate::broker::{Broker, Time};
+    use crate::proto::pubsub::{
+        Encoding, ExpirationPolicy, GetTopicRequest, PushConfig, RetryPolicy, push_config,
+    };
+    use crate::provision::ProvisionCounts;
 
     fn seconds(seconds: i64) -> Option<crate::proto::protobuf::Duration> {
         Some(crate::proto::protobuf::Duration { seconds, nanos: 0 })
@@ -323,6 +352,43 @@ mod tests {
         };
         assert_eq!(config.provision, Provision::default().topic_from("emulator.json, topic 1", orders));
         assert_eq!(config.faults.unwrap().seed, 3);
+    }
+
+    #[test]
+    fn schemas_are_made_before_the_topics_that_name_them() {
+        let toml = r#"
+            project = "demo"
+            [[topics]]
+            name = "orders"
+            schemaSettings = { schema = "order", encoding = "JSON" }
+            [[schemas]]
+            name = "order"
+            type = "AVRO"
+            definition = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'
+        "#;
+        let json = r#"{"project": "demo",
+            "topics": [{"name": "orders", "schemaSettings": {"schema": "order", "encoding": "JSON"}}],
+            "schemas": [{"name": "order", "type": "PROTOCOL_BUFFER",
+                "definition": "syntax = \"proto3\"; message Order { int32 id = 1; }"}]}"#;
+        let name = "projects/demo/schemas/order";
+        for (file, text) in [("emulator.toml", toml), ("emulator.json", json)] {
+            let provision = Config::parse(Path::new(file), text).unwrap().provision;
+            let mut broker = Broker::new(Faults::default());
+            let made = provision.apply(&mut broker, Time::default()).unwrap();
+            assert_eq!((made.schemas, made.topics), (1, 1), "{file}");
+            let request = GetTopicRequest { topic: "projects/demo/topics/orders".into() };
+            let topic = broker.get_topic(Time::default(), request).unwrap();
+            let settings = topic.schema_settings.unwrap();
+            assert_eq!((settings.schema.as_str(), settings.encoding()), (name, Encoding::Json));
+            let made = provision.apply(&mut broker, Time::default()).unwrap();
+            assert_eq!(made, ProvisionCounts::default(), "{file}");
+        }
+        let text = "[[schemas]]\nname = \"projects/demo/schemas/order\"\ntype = \"AVRO\"\n";
+        let provision = Config::parse(Path::new("emulator.toml"), text).unwrap().provision;
+        let refusal = provision.apply(&mut Broker::new(Faults::default()), Time::default()).unwrap_err();
+        let expected =
+            "emulator.toml:1: projects/demo/schemas/order: Invalid schema definition: it is empty.";
+        assert_eq!(refusal.to_string(), expected);
     }
 
     #[test]

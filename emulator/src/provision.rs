@@ -1,5 +1,5 @@
-//! The topics and subscriptions that an emulator starts with, given in code, in a short form on a
-//! command line, or in a file.
+//! The schemas, topics and subscriptions that an emulator starts with, given in code, in a short
+//! form on a command line, or in a file.
 //!
 //! It creates what is missing and leaves what exists. The broker enforces the rules for resources.
 
@@ -8,9 +8,9 @@ use std::str::FromStr;
 use tonic::Code;
 
 use crate::broker::{Broker, Refusal, Time};
-use crate::proto::pubsub::{PushConfig, Subscription, Topic};
+use crate::proto::pubsub::{CreateSchemaRequest, PushConfig, Schema, Subscription, Topic};
 
-/// Topics and subscriptions to start with; none by default.
+/// Schemas, topics and subscriptions to start with; none by default.
 ///
 /// ```
 /// use wakeq_emulator::proto::pubsub::{Subscription, Topic};
@@ -30,6 +30,7 @@ use crate::proto::pubsub::{PushConfig, Subscription, Topic};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Provision {
+    schemas: Vec<Requested<Schema>>,
     topics: Vec<Requested<Topic>>,
     subscriptions: Vec<Requested<Subscription>>,
 }
@@ -44,6 +45,8 @@ struct Requested<T> {
 /// How many resources were created, not counting those that existed already.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ProvisionCounts {
+    /// Schemas.
+    pub schemas: usize,
     /// Topics.
     pub topics: usize,
     /// Subscriptions.
@@ -82,7 +85,13 @@ pub enum ShortFormError {
 }
 
 impl Provision {
-    /// Adds a topic.
+    /// Adds a schema by its full name, type and definition.
+    #[must_use]
+    pub fn schema(self, schema: Schema) -> Self {
+        self.schema_from("Provision", schema)
+    }
+
+    /// Adds a topic. Its schema is created first if it is part of this provision too.
     #[must_use]
     pub fn topic(self, topic: Topic) -> Self {
         self.topic_from("Provision", topic)
@@ -97,6 +106,7 @@ impl Provision {
     /// Adds everything from another provision.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
+        self.schemas.extend(other.schemas);
         self.topics.extend(other.topics);
         self.subscriptions.extend(other.subscriptions);
         self
@@ -151,6 +161,11 @@ impl Provision {
             .subscription_from("--subscription", subscription))
     }
 
+    pub(crate) fn schema_from(mut self, origin: impl Into<String>, resource: Schema) -> Self {
+        self.schemas.push(Requested { resource, origin: origin.into() });
+        self
+    }
+
     pub(crate) fn topic_from(mut self, origin: impl Into<String>, resource: Topic) -> Self {
         self.topics.push(Requested { resource, origin: origin.into() });
         self
@@ -161,13 +176,17 @@ impl Provision {
         self
     }
 
-    /// Creates what is missing, topics first.
+    /// Creates what is missing: schemas, then topics, then subscriptions.
     ///
     /// # Errors
     ///
     /// For the first resource that the broker refuses; those before it have been created.
     pub fn apply(&self, broker: &mut Broker, now: Time) -> Result<ProvisionCounts, ProvisionError> {
         let mut made = ProvisionCounts::default();
+        for Requested { resource, origin } in &self.schemas {
+            let answer = broker.create_schema(now, creation(resource)).map(drop);
+            made.schemas += usize::from(is_new(answer, origin, &resource.name)?);
+        }
         for Requested { resource, origin } in &self.topics {
             let answer = broker.create_topic(now, resource.clone()).map(drop);
             made.topics += usize::from(is_new(answer, origin, &resource.name)?);
@@ -204,6 +223,12 @@ impl FromStr for Provision {
         }
         Ok(provision)
     }
+}
+
+/// The request for a schema. With a name of another form, the broker refuses it.
+fn creation(schema: &Schema) -> CreateSchemaRequest {
+    let (parent, id) = schema.name.split_once("/schemas/").unwrap_or((schema.name.as_str(), ""));
+    CreateSchemaRequest { parent: parent.to_owned(), schema_id: id.to_owned(), schema: Some(schema.clone()) }
 }
 
 fn is_new(answer: Result<(), Refusal>, origin: &str, name: &str) -> Result<bool, ProvisionError> {

@@ -88,8 +88,8 @@ impl PubsubEmulator {
         self
     }
 
-    /// Sets the [configuration file][file] by its text: topics and subscriptions with all their
-    /// fields, and faults.
+    /// Sets the [configuration file][file] by its text: schemas, topics and subscriptions with all
+    /// their fields, and faults.
     ///
     /// ```
     /// use wakeq_emulator_testcontainers::PubsubEmulator;
