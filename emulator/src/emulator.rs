@@ -20,7 +20,7 @@ use crate::server::{Core, DataFile, Journal, Server, ServerOptions, Tokens, writ
 pub struct Options {
     /// The initial faults.
     pub faults: Faults,
-    /// The initial topics and subscriptions.
+    /// The initial schemas, topics and subscriptions.
     pub provision: Provision,
     /// The issuer in the tokens of authenticated pushes; `https://accounts.google.com` by default.
     pub oidc_issuer: Option<String>,
@@ -33,9 +33,9 @@ pub struct Options {
     /// `kms_key_name` and `bigquery_config`, instead of refusing them. It does not carry them out,
     /// and says so once on stderr for each resource, and in the overview.
     pub accept_unsupported: bool,
-    /// The folder where it keeps topics, subscriptions, snapshots and messages, so that they
-    /// outlive it; in memory alone by default. A call answers when the system has what it changed,
-    /// which then survives this process, whatever ends that. Faults are not kept there.
+    /// The folder where it keeps topics, subscriptions, snapshots, schemas and messages, so that
+    /// they outlive it; in memory alone by default. A call answers when the system has what it
+    /// changed, which then survives this process, whatever ends that. Faults are not kept there.
     pub data: Option<PathBuf>,
     /// The source of its time.
     pub clock: Clock,

@@ -55,7 +55,8 @@ struct Arguments {
     #[arg(long, value_name = "HOST:PORT")]
     host_port: Option<HostPort>,
 
-    /// Configuration file with initial topics, subscriptions and faults: TOML, or JSON (.json)
+    /// Configuration file with initial schemas, topics, subscriptions and faults: TOML, or JSON
+    /// (.json)
     #[arg(long, value_name = "FILE", env = "PUBSUB_EMULATOR_CONFIG")]
     config: Option<PathBuf>,
 
@@ -91,8 +92,8 @@ struct Arguments {
     #[arg(long, env = "PUBSUB_EMULATOR_ACCEPT_UNSUPPORTED", value_parser = yes_or_no)]
     accept_unsupported: bool,
 
-    /// Folder to keep topics, subscriptions, snapshots and messages in, so that they survive the
-    /// end of the process, even by kill -9; it is made if it is not there
+    /// Folder to keep topics, subscriptions, snapshots, schemas and messages in, so that they
+    /// survive the end of the process, even by kill -9; it is made if it is not there
     #[arg(long, value_name = "FOLDER", env = "PUBSUB_EMULATOR_DATA")]
     data: Option<PathBuf>,
 

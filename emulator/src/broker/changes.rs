@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Broker, Message, Name, Time};
+use super::{Broker, Message, Name, RevisionRange, Time};
 use crate::proto::{iam, pubsub};
 
 /// A change, or one of the facts that a state consists of.
@@ -13,16 +13,20 @@ use crate::proto::{iam, pubsub};
 pub(crate) enum Change {
     /// A topic is like this from now on. Of the messages that it retains, those before `first_kept`
     /// are gone.
-    Topic { number: u64, first_kept: u64, config: Box<pubsub::Topic> },
+    Topic { number: u64, first_kept: u64, revisions: RevisionRange, config: Box<pubsub::Topic> },
     /// A subscription is like this from now on. A detached one has no messages.
     Subscription { serial: u64, topic: u64, config: Box<pubsub::Subscription> },
     /// A snapshot is like this from now on; its contents stay.
     Snapshot { topic: u64, made: Time, config: Box<pubsub::Snapshot> },
     /// What a snapshot has, by the messages' ids.
     Contents { snapshot: Name, messages: Vec<u64> },
+    /// The schema with the number `schema` has this revision after all others.
+    Revision { schema: u64, number: u64, config: Box<pubsub::Schema> },
+    /// A revision of a schema is gone.
+    RevisionGone { schema: Name, number: u64 },
     /// A resource has this policy from now on.
     Policy { resource: Name, policy: Box<iam::Policy> },
-    /// A topic, subscription or snapshot is gone, and its policy and messages with it.
+    /// A topic, subscription, snapshot or schema is gone, and its policy and messages with it.
     Gone(Name),
     /// A topic got messages: it retains them itself, or does not, and these snapshots have them.
     Published { topic: Name, kept: bool, snapshots: Vec<Name>, messages: Vec<Arc<Message>> },
@@ -129,7 +133,7 @@ impl Broker {
         }
     }
 
-    /// Notes that a topic, subscription or snapshot is gone.
+    /// Notes that a topic, subscription, snapshot or schema is gone.
     pub(super) fn note_gone(&self, name: &Name) {
         self.ledger.note(|| Change::Gone(name.clone()));
     }

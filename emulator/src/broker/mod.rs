@@ -1,6 +1,6 @@
-//! The broker: topics, subscriptions, snapshots, schemas, messages and leases, and their relations: which
-//! topic feeds which subscription, which subscriptions have news for their waiters, and what is due
-//! when.
+//! The broker: topics, subscriptions, snapshots, schemas, messages and leases, and their relations:
+//! which topic feeds which subscription, which subscriptions have news for their waiters, and what
+//! is due when.
 //!
 //! It does no I/O, reads no clock and starts no threads: every method takes the time. What happens
 //! within a subscription is decided in `delivery`.
@@ -63,6 +63,7 @@ pub use overview::{Overview, SchemaOverview, SnapshotOverview, SubscriptionOverv
 pub use push::{PushDelivery, PushFigures, PushResult};
 pub use refusal::{Answer, Reason, Refusal};
 pub(crate) use saved::{Misfit, Saved};
+pub(crate) use schemas::RevisionRange;
 pub use schemas::SchemaMark;
 pub(crate) use streams::answers_pings;
 pub use streams::{StreamId, StreamOverview, StreamTurn};

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::changes::{Change, Held};
-use super::{Broker, Message, Name, Time};
+use super::schemas::SavedSchema;
+use super::{Broker, Message, Name, RevisionRange, Schema, Time};
 use crate::proto::{iam, pubsub};
 
 /// Everything that a broker had.
@@ -18,6 +19,7 @@ pub(crate) struct Saved {
     /// The subscriptions' names, by their serials.
     serials: HashMap<u64, Name>,
     snapshots: BTreeMap<Name, SavedSnapshot>,
+    schemas: BTreeMap<Name, SavedSchema>,
     policies: BTreeMap<Name, iam::Policy>,
     /// All messages so far, by id, whether or not anything has them still.
     messages: HashMap<u64, Arc<Message>>,
@@ -29,6 +31,7 @@ pub(crate) struct Saved {
 #[derive(Debug)]
 pub(super) struct SavedTopic {
     pub(super) number: u64,
+    pub(super) revisions: RevisionRange,
     pub(super) config: pubsub::Topic,
     pub(super) kept: VecDeque<Arc<Message>>,
 }
@@ -59,19 +62,26 @@ impl Saved {
     /// Applies a change.
     pub(crate) fn apply(&mut self, change: Change) -> Result<(), Misfit> {
         match change {
-            Change::Topic { number, first_kept, config } => self.put_topic(number, first_kept, *config),
+            Change::Topic { number, first_kept, revisions, config } => {
+                self.put_topic(number, first_kept, revisions, *config);
+            }
             Change::Subscription { serial, topic, config } => self.put_subscription(serial, topic, *config),
             Change::Snapshot { topic, made, config } => self.put_snapshot(topic, made, *config),
             Change::Contents { snapshot, messages } => {
                 let messages = self.all(&messages)?;
                 self.snapshot(&snapshot)?.contents = messages;
             }
+            Change::Revision { schema, number, config } => self.put_revision(schema, number, *config),
+            Change::RevisionGone { schema, number } => {
+                let found = self.schemas.get_mut(&schema);
+                found.ok_or_else(|| Misfit(schema.to_string()))?.remove(number);
+            }
             Change::Policy { resource, policy } => {
                 self.policies.insert(resource, *policy);
             }
             Change::Gone(name) => self.remove(&name),
             Change::Published { topic, kept, snapshots, messages } => {
-                self.add(&messages);
+                let messages = self.add(messages);
                 for name in &snapshots {
                     self.snapshot(name)?.contents.extend(messages.iter().cloned());
                 }
@@ -79,7 +89,9 @@ impl Saved {
                     self.topic(&topic)?.kept.extend(messages);
                 }
             }
-            Change::Messages(messages) => self.add(&messages),
+            Change::Messages(messages) => {
+                self.add(messages);
+            }
             Change::Kept { topic, messages } => {
                 let messages = self.all(&messages)?;
                 self.topic(&topic)?.kept.extend(messages);
@@ -98,12 +110,12 @@ impl Saved {
         Ok(())
     }
 
-    fn put_topic(&mut self, number: u64, first_kept: u64, config: pubsub::Topic) {
+    fn put_topic(&mut self, number: u64, first_kept: u64, revisions: RevisionRange, config: pubsub::Topic) {
         self.last_resource = self.last_resource.max(number);
         let name: Name = config.name.as_str().into();
         let kept = self.topics.remove(&name).map(|topic| topic.kept).unwrap_or_default();
         let kept = kept.into_iter().filter(|message| message.id >= first_kept).collect();
-        self.topics.insert(name, SavedTopic { number, config, kept });
+        self.topics.insert(name, SavedTopic { number, revisions, config, kept });
     }
 
     fn put_subscription(&mut self, serial: u64, topic: u64, config: pubsub::Subscription) {
@@ -121,20 +133,37 @@ impl Saved {
         self.snapshots.insert(name, SavedSnapshot { topic, made, config, contents });
     }
 
+    fn put_revision(&mut self, schema: u64, number: u64, config: pubsub::Schema) {
+        self.last_resource = self.last_resource.max(number);
+        let name: Name = config.name.as_str().into();
+        let new = || SavedSchema::new(name.clone(), config.r#type(), schema);
+        self.schemas.entry(name.clone()).or_insert_with(new).add(number, config);
+    }
+
     fn remove(&mut self, name: &Name) {
         self.topics.remove(name);
         self.snapshots.remove(name);
         self.policies.remove(name);
+        if let Some(schema) = self.schemas.remove(name) {
+            schema.delete();
+        }
         if let Some(subscription) = self.subscriptions.remove(name) {
             self.serials.remove(&subscription.serial);
         }
     }
 
-    fn add(&mut self, messages: &[Arc<Message>]) {
-        for message in messages {
+    /// Adds messages, and returns them as they are here.
+    fn add(&mut self, mut messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+        for message in &mut messages {
             self.last_message = self.last_message.max(message.id);
+            if let Some(mark) = &message.schema {
+                let schema = self.schemas.get(&mark.schema);
+                let mark = schema.map_or_else(|| Arc::new(mark.without_schema()), |schema| schema.mark(mark));
+                *message = Arc::new(Message { schema: Some(mark), ..Message::clone(message) });
+            }
             self.messages.insert(message.id, Arc::clone(message));
         }
+        messages
     }
 
     fn hold(&mut self, serial: u64, ids: &[u64], held: Held) -> Result<(), Misfit> {
@@ -176,10 +205,13 @@ impl Broker {
     ///
     /// # Errors
     ///
-    /// If a subscription's filter is not valid; the refusal names the filter.
+    /// If a schema's definition or a subscription's filter is not valid; the refusal names it.
     pub(crate) fn load(&mut self, now: Time, saved: Saved) -> super::Answer<()> {
         self.last_message = self.last_message.max(saved.last_message);
         self.last_resource = self.last_resource.max(saved.last_resource);
+        for (name, schema) in saved.schemas {
+            self.load_schema(name, schema)?;
+        }
         for (name, topic) in saved.topics {
             self.load_topic(now, name, topic);
         }
@@ -201,6 +233,8 @@ impl Broker {
             resource: self.last_resource,
             policy: self.policies.last(),
         }];
+        // Before the messages that have their marks.
+        changes.extend(self.schemas.values().flat_map(Schema::changes));
         for topic in self.topics.values() {
             changes.push(topic.change());
             let kept: Vec<Arc<Message>> = topic.kept_after(0).cloned().collect();

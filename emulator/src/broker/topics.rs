@@ -10,8 +10,7 @@ use super::mask::{self, Fields};
 use super::names::{self, Kind};
 use super::pages::Page;
 use super::saved::SavedTopic;
-use super::schemas::RevisionRange;
-use super::{Answer, Broker, Message, Name, Refusal, Time, limits, unsupported};
+use super::{Answer, Broker, Message, Name, Refusal, RevisionRange, Time, limits, unsupported};
 use crate::proto::pubsub;
 
 const FIELDS: Fields = Fields {
@@ -60,6 +59,7 @@ impl Topic {
         Change::Topic {
             number: self.number,
             first_kept: self.kept.front().map_or(u64::MAX, |message| message.id),
+            revisions: self.revisions,
             config: Box::new(self.config.clone()),
         }
     }
@@ -159,10 +159,10 @@ impl Broker {
         }
         let retention = complete(&mut config, self.accepts_unsupported)?;
         self.note_unsupported(&name, &before, &unsupported::of_topic(&config));
-        self.configure_topic(now, &name, config.clone(), retention);
         if let Some(topic) = self.topics.get_mut(&name) {
             topic.revisions = revisions;
         }
+        self.configure_topic(now, &name, config.clone(), retention);
         Ok(config)
     }
 
@@ -269,7 +269,7 @@ impl Broker {
 
     /// Takes over a topic; its subscriptions and snapshots come after it.
     pub(super) fn load_topic(&mut self, now: Time, name: Name, saved: SavedTopic) {
-        let SavedTopic { number, config, kept } = saved;
+        let SavedTopic { number, revisions, config, kept } = saved;
         let mut topic = Topic {
             name: name.clone(),
             number,
@@ -277,7 +277,7 @@ impl Broker {
             detached: BTreeSet::new(),
             snapshots: BTreeSet::new(),
             retention: config.message_retention_duration.as_ref().and_then(limits::std_duration),
-            revisions: RevisionRange::default(),
+            revisions,
             config,
             kept,
         };

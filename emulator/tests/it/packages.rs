@@ -1,5 +1,5 @@
-//! The packages for npm and PyPI: packed from this binary, installed in an empty folder, and started
-//! as people start them. Nothing here asks another host.
+//! The packages for npm and PyPI: packed from this binary, installed in an empty folder, and
+//! started as people start them. Nothing here asks another host.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -8,24 +8,28 @@ mod definition;
 mod mark;
 mod proto;
 mod revisions;
+mod saved;
 mod topic;
 mod validation;
 
 use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use tonic::Code;
 
+use super::changes::Change;
 use super::names::{self, Kind};
 use super::pages::Page;
 use super::{Answer, Broker, Name, Refusal, Time, limits};
 use crate::proto::pubsub::schema::Type;
-use crate::proto::pubsub::{self, Encoding, SchemaView};
+use crate::proto::pubsub::{self, SchemaView};
 
 use definition::Definition;
+use mark::{Deleted, Marks};
 
 pub use mark::SchemaMark;
-pub(super) use topic::RevisionRange;
+pub(super) use saved::SavedSchema;
+pub(crate) use topic::RevisionRange;
 
 /// The schema of a topic whose schema was deleted.
 const DELETED_SCHEMA: &str = "_deleted-schema_";
@@ -34,10 +38,12 @@ const DELETED_SCHEMA: &str = "_deleted-schema_";
 pub(super) struct Schema {
     pub(super) name: Name,
     kind: Type,
+    /// That of its first revision: distinguishes it from a deleted one of the same name, whose
+    /// revisions have lower ones.
+    number: u64,
     /// The oldest first.
     revisions: Vec<Revision>,
-    /// Set once it is deleted.
-    deleted: Arc<OnceLock<()>>,
+    deleted: Deleted,
 }
 
 /// A revision of a schema.
@@ -48,16 +54,12 @@ struct Revision {
     created: Time,
     text: Arc<str>,
     definition: Arc<Definition>,
-    /// Set once it is deleted.
-    deleted: Arc<OnceLock<()>>,
-    /// The marks of messages in either encoding.
-    json: Arc<SchemaMark>,
-    binary: Arc<SchemaMark>,
+    marks: Marks,
 }
 
 impl Schema {
-    fn new(name: Name, kind: Type) -> Self {
-        Self { name, kind, revisions: Vec::new(), deleted: Arc::default() }
+    fn new(name: Name, kind: Type, number: u64) -> Self {
+        Self { name, kind, number, revisions: Vec::new(), deleted: Deleted::default() }
     }
 
     /// The type, as the API names it.
@@ -79,22 +81,27 @@ impl Schema {
     }
 
     /// Adds a revision after all others.
-    fn add(&mut self, now: Time, number: u64, text: Arc<str>, definition: Arc<Definition>) -> &Revision {
+    fn add(&mut self, now: Time, number: u64, text: Arc<str>, definition: Arc<Definition>) {
         let id = revision_id(number, |id| self.revision(id).is_some());
-        let deleted: Arc<OnceLock<()>> = Arc::default();
-        let mark = |encoding| {
-            Arc::new(SchemaMark {
-                schema: self.name.clone(),
-                revision: Arc::clone(&id),
-                encoding,
-                schema_deleted: Arc::clone(&self.deleted),
-                revision_deleted: Arc::clone(&deleted),
-            })
-        };
-        let (json, binary) = (mark(Encoding::Json), mark(Encoding::Binary));
-        let at = self.revisions.len();
-        self.revisions.push(Revision { number, id, created: now, text, definition, deleted, json, binary });
-        &self.revisions[at]
+        let marks = Marks::new(self.name.clone(), &self.deleted, Arc::clone(&id), number);
+        self.revisions.push(Revision { number, id, created: now, text, definition, marks });
+    }
+
+    /// Shows in all messages that it is deleted.
+    fn delete(&self) {
+        mark::set(&self.deleted);
+        self.revisions.iter().for_each(|revision| revision.marks.delete());
+    }
+
+    /// What is noted of a revision.
+    fn change(&self, revision: &Revision) -> Change {
+        let config = Box::new(self.shown(revision, SchemaView::Full));
+        Change::Revision { schema: self.number, number: revision.number, config }
+    }
+
+    /// What is noted of its revisions.
+    pub(super) fn changes(&self) -> impl Iterator<Item = Change> {
+        self.revisions.iter().map(|revision| self.change(revision))
     }
 
     /// A revision as the API shows it; the definition only in the full view.
@@ -129,9 +136,11 @@ impl Broker {
             return Err(exhausted(format!("The project has {present} schemas, which is the limit.")));
         }
         let number = self.next_resource();
-        let mut schema = Schema::new(name.clone(), definition.kind());
+        let mut schema = Schema::new(name.clone(), definition.kind(), number);
         schema.add(now, number, wanted.definition.into(), Arc::new(definition));
-        let created = schema.shown(schema.latest()?, SchemaView::Full);
+        let latest = schema.latest()?;
+        self.ledger.note(|| schema.change(latest));
+        let created = schema.shown(latest, SchemaView::Full);
         self.schemas.insert(name, schema);
         Ok(created)
     }
@@ -166,8 +175,9 @@ impl Broker {
     pub fn delete_schema(&mut self, _now: Time, request: pubsub::DeleteSchemaRequest) -> Answer<()> {
         let name = self.schema("name", &request.name)?.name.clone();
         if let Some(schema) = self.schemas.remove(&name) {
-            let _first: Result<(), ()> = schema.deleted.set(());
+            schema.delete();
             self.policies.forget(&name);
+            self.note_gone(&name);
             self.forget_schema(&name);
         }
         Ok(())

@@ -7,6 +7,7 @@ use tonic::Code;
 
 use super::definition::Definition;
 use super::{Schema, exhausted, split};
+use crate::broker::changes::Change;
 use crate::broker::pages::Page;
 use crate::broker::{Answer, Broker, Name, Refusal, Time, limits};
 use crate::proto::pubsub::{self, SchemaView};
@@ -94,7 +95,8 @@ impl Broker {
             ));
         }
         let revision = schema.revisions.remove(at);
-        let _first: Result<(), ()> = revision.deleted.set(());
+        revision.marks.delete();
+        self.ledger.note(|| Change::RevisionGone { schema: name.clone(), number: revision.number });
         Ok(schema.shown(&revision, SchemaView::Full))
     }
 
@@ -108,7 +110,9 @@ impl Broker {
         let number = self.next_resource();
         let schema = self.schemas.get_mut(name).ok_or_else(|| Refusal::not_found(name))?;
         schema.add(now, number, text, definition);
-        Ok(schema.shown(schema.latest()?, SchemaView::Full))
+        let latest = schema.latest()?;
+        self.ledger.note(|| schema.change(latest));
+        Ok(schema.shown(latest, SchemaView::Full))
     }
 }
 

@@ -14,9 +14,9 @@ use crate::proto::pubsub::{Encoding, PubsubMessage, SchemaSettings};
 /// The numbers of the first and the last revision that a topic takes, and no bound where there is
 /// none. They keep their places in the order of the revisions when these are deleted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(in crate::broker) struct RevisionRange {
-    first: Option<u64>,
-    last: Option<u64>,
+pub(crate) struct RevisionRange {
+    pub(crate) first: Option<u64>,
+    pub(crate) last: Option<u64>,
 }
 
 impl RevisionRange {
@@ -76,6 +76,7 @@ impl Broker {
                 && settings.schema == name
             {
                 settings.schema = DELETED_SCHEMA.to_owned();
+                self.ledger.note(|| topic.change());
             }
         }
     }
@@ -100,10 +101,7 @@ impl Schema {
         let mut refusal = None;
         for revision in self.revisions.iter().rev().filter(|revision| range.holds(revision.number)) {
             match revision.definition.check(encoding, data) {
-                Ok(()) => {
-                    let is_binary = encoding == Encoding::Binary;
-                    return Ok(Arc::clone(if is_binary { &revision.binary } else { &revision.json }));
-                }
+                Ok(()) => return Ok(revision.marks.of(encoding)),
                 Err(why) => refusal = Some((revision, why)),
             }
         }

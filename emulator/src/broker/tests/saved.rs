@@ -3,8 +3,16 @@
 use proptest::prelude::*;
 use pubsub::seek_request::Target;
 
+use super::schemas::{LIKE_ONE, LIKE_TWO, ONE, SCHEMA, TWO, avro, marks, settings};
 use super::*;
 use crate::broker::{Change, Saved};
+use crate::proto::pubsub::{Encoding, SchemaView};
+
+const DEAD: &str = "projects/p/topics/dead";
+
+fn after_five() -> Option<pubsub::DeadLetterPolicy> {
+    Some(pubsub::DeadLetterPolicy { dead_letter_topic: DEAD.to_owned(), max_delivery_attempts: 5 })
+}
 
 /// A world whose changes are noted.
 struct Noted {
@@ -70,18 +78,33 @@ fn an_ack_id_of_an_earlier_process_is_late_and_settles_nothing() {
 #[test]
 fn failed_deliveries_are_counted_on() {
     let mut noted = Noted::new();
-    noted.world.topic("projects/p/topics/dead");
-    let policy = pubsub::DeadLetterPolicy {
-        dead_letter_topic: "projects/p/topics/dead".to_owned(),
-        max_delivery_attempts: 5,
-    };
-    noted.world.subscribe(pubsub::Subscription { dead_letter_policy: Some(policy), ..another("strict") });
+    noted.world.topic(DEAD);
+    noted.world.subscribe(pubsub::Subscription { dead_letter_policy: after_five(), ..another("strict") });
     noted.world.publish(TOPIC, &["a"]);
     for _ in 0..2 {
         let received = noted.world.pull(&named("strict"));
         noted.world.modify_ack_deadline(&named("strict"), &ack_ids(&received), 0).unwrap();
     }
     assert_eq!(noted.restarted().pull(&named("strict"))[0].delivery_attempt, 3);
+}
+
+#[test]
+fn a_message_that_dies_while_its_topic_is_deleted_is_not_lost() {
+    let mut noted = Noted::new();
+    let world = &mut noted.world;
+    world.topic(DEAD);
+    world.subscribe(pubsub::Subscription { topic: DEAD.to_owned(), ..another("letters") });
+    world.subscribe(pubsub::Subscription { dead_letter_policy: after_five(), ..another("strict") });
+    world.publish(TOPIC, &["a"]);
+    for _ in 0..4 {
+        let received = world.pull(&named("strict"));
+        world.modify_ack_deadline(&named("strict"), &ack_ids(&received), 0).unwrap();
+    }
+    world.pull(&named("strict"));
+    // The last lease has ended, and nothing has looked at it yet.
+    world.now = world.now + Duration::from_secs(MINUTE);
+    world.delete_topic(TOPIC);
+    assert_eq!(noted.restarted().bodies(&named("letters")), ["a"]);
 }
 
 #[test]
@@ -106,6 +129,61 @@ fn snapshots_and_retained_messages_come_back() {
     after.subscribe(late);
     after.seek_to_time(&named("late"), Time::default());
     assert_eq!(after.drain(&named("late")), ["early"]);
+}
+
+/// The attributes of the messages that are available, which are given back.
+fn attributes_of(world: &mut World) -> Vec<Vec<(String, String)>> {
+    let received = world.pull(SUBSCRIPTION);
+    world.modify_ack_deadline(SUBSCRIPTION, &ack_ids(&received), 0).unwrap();
+    let attributes = |received: pubsub::ReceivedMessage| received.message.unwrap().attributes;
+    received.into_iter().map(|received| attributes(received).into_iter().collect()).collect()
+}
+
+#[test]
+fn schemas_come_back_with_what_topics_and_messages_say_of_them() {
+    let mut noted = Noted::new();
+    let world = &mut noted.world;
+    let one = world.create_schema("order", avro(ONE)).unwrap();
+    world.pass(1);
+    let two = world.commit(TWO).unwrap();
+    let from_one = settings(Encoding::Json, &one.revision_id, "");
+    world.update_schema(from_one.clone(), &["schema_settings"]).unwrap();
+    world.send(LIKE_ONE).unwrap();
+    world.send(LIKE_TWO).unwrap();
+    let first = format!("{SCHEMA}@{}", one.revision_id);
+    let mut before = noted.restarted();
+    assert_eq!(before.get_schema(&first, SchemaView::Full), Ok(one.clone()));
+    noted.world.delete_revision(&first).unwrap();
+
+    let mut after = noted.restarted();
+    assert_eq!(code(after.get_schema(&first, SchemaView::Full)), Code::NotFound);
+    assert_eq!(after.get_schema(SCHEMA, SchemaView::Full), Ok(two.clone()));
+    let gone = marks(SCHEMA, "JSON", "_deleted-schema-revision_");
+    assert_eq!(attributes_of(&mut after), [gone.clone(), marks(SCHEMA, "JSON", &two.revision_id)]);
+    after.update_schema(from_one, &["schema_settings"]).unwrap();
+    assert_eq!(code(after.send(LIKE_ONE)), Code::InvalidArgument);
+    let three = after.rollback(&two.revision_id).unwrap();
+    assert!(three.revision_id != one.revision_id && three.revision_id != two.revision_id);
+    after.delete_revision(&format!("{SCHEMA}@{}", two.revision_id)).unwrap();
+    assert_eq!(attributes_of(&mut after), [gone.clone(), gone], "a deletion shows in them as before");
+    after.delete_schema(SCHEMA).unwrap();
+    let gone = marks("_deleted-schema_", "JSON", "_deleted-schema-revision_");
+    assert_eq!(attributes_of(&mut after), [gone.clone(), gone]);
+}
+
+#[test]
+fn messages_of_a_deleted_schema_are_not_those_of_the_next_one() {
+    let mut noted = Noted::new();
+    let world = &mut noted.world;
+    world.create_schema("order", avro(ONE)).unwrap();
+    world.update_schema(settings(Encoding::Json, "", ""), &["schema_settings"]).unwrap();
+    world.send(LIKE_ONE).unwrap();
+    world.delete_schema(SCHEMA).unwrap();
+    world.create_schema("order", avro(ONE)).unwrap();
+    let mut after = noted.restarted();
+    let gone = marks("_deleted-schema_", "JSON", "_deleted-schema-revision_");
+    assert_eq!(attributes_of(&mut after), [gone]);
+    assert_eq!(code(after.send(LIKE_ONE)), Code::FailedPrecondition);
 }
 
 #[test]
@@ -149,6 +227,7 @@ enum Step {
     RecreateTopic,
     Retain { subscription: u8, acked: bool },
     RetainInTopic(bool),
+    Schema { kind: u8, which: u8 },
     Pass(u8),
 }
 
@@ -168,6 +247,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (subscription(), any::<bool>())
             .prop_map(|(subscription, acked)| Step::Retain { subscription, acked }),
         1 => any::<bool>().prop_map(Step::RetainInTopic),
+        3 => (0_u8..7, any::<u8>()).prop_map(|(kind, which)| Step::Schema { kind, which }),
         2 => any::<u8>().prop_map(Step::Pass),
     ]
 }
@@ -182,8 +262,9 @@ fn carry_out(world: &mut World, held: &mut Vec<(String, String)>, step: Step) {
     match step {
         Step::Publish { key } => {
             let ordering_key = ["", "k", "l"][usize::from(key)].to_owned();
-            let _gone = world
-                .publish_messages(TOPIC, vec![pubsub::PubsubMessage { ordering_key, ..message("body") }]);
+            let body = message(if key == 2 { LIKE_TWO } else { LIKE_ONE });
+            let _refused =
+                world.publish_messages(TOPIC, vec![pubsub::PubsubMessage { ordering_key, ..body }]);
         }
         Step::Pull { subscription, most } => {
             let name = of(subscription);
@@ -226,25 +307,38 @@ fn carry_out(world: &mut World, held: &mut Vec<(String, String)>, step: Step) {
             let request = pubsub::UpdateTopicRequest { topic: Some(topic), update_mask };
             world.broker.update_topic(world.now, request).unwrap();
         }
+        Step::Schema { kind, which } => change_schema(world, kind, which),
         Step::Pass(seconds) => world.pass(seconds.into()),
     }
+}
+
+/// Changes the schema, or what the topic makes of it.
+fn change_schema(world: &mut World, kind: u8, which: u8) {
+    let schema = world.broker.schemas.get(SCHEMA);
+    let ids: Vec<String> = schema.into_iter().flat_map(|it| it.revision_ids().map(str::to_owned)).collect();
+    let id = ids.get(usize::from(which) % ids.len().max(1)).cloned().unwrap_or_default();
+    drop(match kind {
+        0 => world.create_schema("order", avro(ONE)).map(drop),
+        1 => world.commit(if which.is_multiple_of(2) { ONE } else { TWO }).map(drop),
+        2 => world.rollback(&id).map(drop),
+        3 => world.delete_revision(&format!("{SCHEMA}@{id}")).map(drop),
+        4 => world.delete_schema(SCHEMA),
+        5 => world.update_schema(settings(Encoding::Json, &id, ""), &["schema_settings"]).map(drop),
+        _ => world.update_schema(None, &["schema_settings"]).map(drop),
+    });
 }
 
 /// All subscriptions are there from the beginning: a topic that was made again feeds none of them.
 fn begun() -> Noted {
     let mut noted = Noted::new();
-    noted.world.topic("projects/p/topics/dead");
-    let policy = pubsub::DeadLetterPolicy {
-        dead_letter_topic: "projects/p/topics/dead".to_owned(),
-        max_delivery_attempts: 5,
-    };
+    noted.world.topic(DEAD);
     for subscription in [
         another("plain"),
         pubsub::Subscription { enable_message_ordering: true, ..another("ordered") },
         pubsub::Subscription {
             enable_message_ordering: true,
             enable_exactly_once_delivery: true,
-            dead_letter_policy: Some(policy),
+            dead_letter_policy: after_five(),
             ..another("strict")
         },
     ] {

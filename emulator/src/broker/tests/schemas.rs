@@ -6,18 +6,19 @@ use crate::proto::pubsub::validate_message_request::SchemaSpec;
 use crate::proto::pubsub::{Encoding, Schema, SchemaSettings, SchemaView, Topic, ValidateMessageRequest};
 
 const PROJECT: &str = "projects/p";
-const SCHEMA: &str = "projects/p/schemas/order";
-const ONE: &str = r#"{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}"#;
-const TWO: &str = r#"{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"},
+pub(super) const SCHEMA: &str = "projects/p/schemas/order";
+pub(super) const ONE: &str =
+    r#"{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}"#;
+pub(super) const TWO: &str = r#"{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"},
     {"name": "note", "type": "string", "default": ""}]}"#;
-const LIKE_ONE: &str = r#"{"id": 7}"#;
-const LIKE_TWO: &str = r#"{"id": 7, "note": "soon"}"#;
+pub(super) const LIKE_ONE: &str = r#"{"id": 7}"#;
+pub(super) const LIKE_TWO: &str = r#"{"id": 7, "note": "soon"}"#;
 
-fn avro(definition: &str) -> Option<Schema> {
+pub(super) fn avro(definition: &str) -> Option<Schema> {
     Some(Schema { r#type: Type::Avro.into(), definition: definition.to_owned(), ..Default::default() })
 }
 
-fn settings(encoding: Encoding, first: &str, last: &str) -> Option<SchemaSettings> {
+pub(super) fn settings(encoding: Encoding, first: &str, last: &str) -> Option<SchemaSettings> {
     Some(SchemaSettings {
         schema: SCHEMA.to_owned(),
         encoding: encoding.into(),
@@ -27,20 +28,25 @@ fn settings(encoding: Encoding, first: &str, last: &str) -> Option<SchemaSetting
 }
 
 impl World {
-    fn create_schema(&mut self, id: &str, schema: Option<Schema>) -> Answer<Schema> {
+    pub(super) fn create_schema(&mut self, id: &str, schema: Option<Schema>) -> Answer<Schema> {
         let request =
             pubsub::CreateSchemaRequest { parent: PROJECT.to_owned(), schema, schema_id: id.to_owned() };
         self.broker.create_schema(self.now, request)
     }
 
-    fn commit(&mut self, definition: &str) -> Answer<Schema> {
+    pub(super) fn commit(&mut self, definition: &str) -> Answer<Schema> {
         let request = pubsub::CommitSchemaRequest { name: SCHEMA.to_owned(), schema: avro(definition) };
         self.broker.commit_schema(self.now, request)
     }
 
-    fn get_schema(&mut self, name: &str, view: SchemaView) -> Answer<Schema> {
+    pub(super) fn get_schema(&mut self, name: &str, view: SchemaView) -> Answer<Schema> {
         let request = pubsub::GetSchemaRequest { name: name.to_owned(), view: view.into() };
         self.broker.get_schema(self.now, request)
+    }
+
+    pub(super) fn rollback(&mut self, id: &str) -> Answer<Schema> {
+        let request = pubsub::RollbackSchemaRequest { name: SCHEMA.to_owned(), revision_id: id.to_owned() };
+        self.broker.rollback_schema(self.now, request)
     }
 
     fn revisions(&mut self, page_size: i32, page_token: &str) -> pubsub::ListSchemaRevisionsResponse {
@@ -53,12 +59,12 @@ impl World {
         self.broker.list_schema_revisions(self.now, request).unwrap()
     }
 
-    fn delete_revision(&mut self, name: &str) -> Answer<Schema> {
+    pub(super) fn delete_revision(&mut self, name: &str) -> Answer<Schema> {
         let request = pubsub::DeleteSchemaRevisionRequest { name: name.to_owned(), ..Default::default() };
         self.broker.delete_schema_revision(self.now, request)
     }
 
-    fn delete_schema(&mut self, name: &str) -> Answer<()> {
+    pub(super) fn delete_schema(&mut self, name: &str) -> Answer<()> {
         self.broker.delete_schema(self.now, pubsub::DeleteSchemaRequest { name: name.to_owned() })
     }
 
@@ -66,13 +72,17 @@ impl World {
         self.create_topic(Topic { name: TOPIC.to_owned(), schema_settings, ..Default::default() })
     }
 
-    fn update_schema(&mut self, schema_settings: Option<SchemaSettings>, paths: &[&str]) -> Answer<Topic> {
+    pub(super) fn update_schema(
+        &mut self,
+        schema_settings: Option<SchemaSettings>,
+        paths: &[&str],
+    ) -> Answer<Topic> {
         let topic = Topic { name: TOPIC.to_owned(), schema_settings, ..Default::default() };
         let request = pubsub::UpdateTopicRequest { topic: Some(topic), update_mask: Some(mask(paths)) };
         self.broker.update_topic(self.now, request)
     }
 
-    fn send(&mut self, body: &str) -> Answer<Vec<String>> {
+    pub(super) fn send(&mut self, body: &str) -> Answer<Vec<String>> {
         self.publish_messages(TOPIC, vec![message(body)])
     }
 
@@ -84,7 +94,7 @@ impl World {
     }
 }
 
-fn marks(schema: &str, encoding: &str, revision: &str) -> Vec<(String, String)> {
+pub(super) fn marks(schema: &str, encoding: &str, revision: &str) -> Vec<(String, String)> {
     let marks = [("encoding", encoding), ("name", schema), ("revisionid", revision)];
     marks.map(|(key, value)| (format!("googclient_schema{key}"), value.to_owned())).to_vec()
 }
@@ -178,14 +188,10 @@ fn revisions_are_committed_rolled_back_listed_and_deleted() {
     let needed = ONE.replace("]}", r#", {"name": "needed", "type": "string"}]}"#);
     let refusal = refused(world.commit(&needed));
     assert!(refusal.contains("needed of Order is not in both and has no default"), "{refusal}");
-    let rollback = |world: &mut World, id: &str| {
-        let request = pubsub::RollbackSchemaRequest { name: SCHEMA.to_owned(), revision_id: id.to_owned() };
-        world.broker.rollback_schema(world.now, request)
-    };
-    let three = rollback(&mut world, &one).unwrap();
+    let three = world.rollback(&one).unwrap();
     assert_eq!(three.definition, ONE);
-    assert_eq!(code(rollback(&mut world, "00000000")), Code::NotFound);
-    assert_eq!(code(rollback(&mut world, "")), Code::InvalidArgument);
+    assert_eq!(code(world.rollback("00000000")), Code::NotFound);
+    assert_eq!(code(world.rollback("")), Code::InvalidArgument);
 
     let first = world.revisions(2, "");
     let ids = |page: &pubsub::ListSchemaRevisionsResponse| -> Vec<String> {
@@ -206,7 +212,7 @@ fn revisions_are_committed_rolled_back_listed_and_deleted() {
         world.commit(TWO).unwrap();
     }
     assert_eq!(code(world.commit(TWO)), Code::ResourceExhausted);
-    assert_eq!(code(rollback(&mut world, &two)), Code::ResourceExhausted);
+    assert_eq!(code(world.rollback(&two)), Code::ResourceExhausted);
 }
 
 #[test]

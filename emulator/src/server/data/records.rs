@@ -1,12 +1,12 @@
 //! The content of a frame: changes, as protobuf. Resources and messages have the form that the API
 //! gives them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use prost::Message as _;
 
-use crate::broker::{Change, Held, Message, Time};
+use crate::broker::{Change, Held, Message, RevisionRange, SchemaMark, Time};
 use crate::proto::protobuf::Timestamp;
 use crate::proto::{iam, pubsub};
 
@@ -19,7 +19,7 @@ struct Records {
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Record {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     kind: Option<Kind>,
 }
 
@@ -49,6 +49,10 @@ enum Kind {
     Numbers(NumbersRecord),
     #[prost(bool, tag = "12")]
     Emptied(bool),
+    #[prost(message, tag = "13")]
+    Revision(Box<RevisionRecord>),
+    #[prost(message, tag = "14")]
+    RevisionGone(RevisionGoneRecord),
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -59,6 +63,11 @@ struct TopicRecord {
     first_kept: u64,
     #[prost(message, optional, tag = "3")]
     config: Option<pubsub::Topic>,
+    /// The numbers of the first and the last revision that it takes, or 0 without such a bound.
+    #[prost(uint64, tag = "4")]
+    first_revision: u64,
+    #[prost(uint64, tag = "5")]
+    last_revision: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -79,6 +88,24 @@ struct SnapshotRecord {
     made: Option<Timestamp>,
     #[prost(message, optional, tag = "3")]
     config: Option<pubsub::Snapshot>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RevisionRecord {
+    #[prost(uint64, tag = "1")]
+    schema: u64,
+    #[prost(uint64, tag = "2")]
+    number: u64,
+    #[prost(message, optional, tag = "3")]
+    config: Option<pubsub::Schema>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RevisionGoneRecord {
+    #[prost(string, tag = "1")]
+    schema: String,
+    #[prost(uint64, tag = "2")]
+    number: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -107,12 +134,31 @@ struct PublishedRecord {
     snapshots: Vec<String>,
     #[prost(message, repeated, tag = "4")]
     messages: Vec<pubsub::PubsubMessage>,
+    #[prost(message, repeated, tag = "5")]
+    marks: Vec<MarkRecord>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct MessagesRecord {
     #[prost(message, repeated, tag = "1")]
     messages: Vec<pubsub::PubsubMessage>,
+    #[prost(message, repeated, tag = "2")]
+    marks: Vec<MarkRecord>,
+}
+
+/// Which messages were validated with this revision in this encoding.
+#[derive(Clone, PartialEq, prost::Message)]
+struct MarkRecord {
+    #[prost(string, tag = "1")]
+    schema: String,
+    #[prost(string, tag = "2")]
+    revision: String,
+    #[prost(uint64, tag = "3")]
+    number: u64,
+    #[prost(int32, tag = "4")]
+    encoding: i32,
+    #[prost(uint64, repeated, tag = "5")]
+    messages: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -163,8 +209,13 @@ const PART: usize = 1 << 20;
 /// What a message takes in a file besides its content, and an id, at most.
 const PER_MESSAGE: usize = 48;
 const PER_ID: usize = 10;
-/// What a resource takes in a file, roughly.
+/// What a resource, or a mark of messages, takes in a file, roughly.
 const PER_RESOURCE: usize = 256;
+
+/// What a message takes in a file, at most.
+fn bytes_of(message: &Message) -> usize {
+    message.size() + PER_MESSAGE + if message.schema.is_some() { PER_ID } else { 0 }
+}
 
 /// About how many bytes a state takes in a file. It leaves out messages that were named before.
 pub(super) fn size(state: &[Change]) -> u64 {
@@ -173,15 +224,18 @@ pub(super) fn size(state: &[Change]) -> u64 {
     for change in state {
         sum += match change {
             Change::Messages(messages) => {
+                let marks = messages.iter().any(|message| message.schema.is_some());
                 let new = messages.iter().filter(|message| seen.insert(message.id));
-                new.map(|message| message.size() + PER_MESSAGE).sum::<usize>()
+                new.map(|message| bytes_of(message)).sum::<usize>() + usize::from(marks) * PER_RESOURCE
             }
+            Change::Revision { config, .. } => config.definition.len() + PER_RESOURCE,
             Change::Held { messages, .. }
             | Change::Kept { messages, .. }
             | Change::Contents { messages, .. } => messages.len() * PER_ID,
             Change::Topic { .. }
             | Change::Subscription { .. }
             | Change::Snapshot { .. }
+            | Change::RevisionGone { .. }
             | Change::Policy { .. }
             | Change::Gone(_)
             | Change::Published { .. }
@@ -198,7 +252,7 @@ pub(super) fn parts(state: Vec<Change>) -> impl Iterator<Item = Vec<Change>> {
     state.into_iter().flat_map(move |change| match change {
         Change::Messages(mut messages) => {
             messages.retain(|message| seen.insert(message.id));
-            let parts = split(messages, |message| message.size() + PER_MESSAGE);
+            let parts = split(messages, |message| bytes_of(message));
             parts.into_iter().map(|messages| vec![Change::Messages(messages)]).collect()
         }
         Change::Held { subscription, messages, held } => {
@@ -213,6 +267,8 @@ pub(super) fn parts(state: Vec<Change>) -> impl Iterator<Item = Vec<Change>> {
         | Change::Topic { .. }
         | Change::Subscription { .. }
         | Change::Snapshot { .. }
+        | Change::Revision { .. }
+        | Change::RevisionGone { .. }
         | Change::Policy { .. }
         | Change::Gone(_)
         | Change::Published { .. }
@@ -241,9 +297,13 @@ fn split<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
 
 fn kind(change: Change) -> Kind {
     match change {
-        Change::Topic { number, first_kept, config } => {
-            Kind::Topic(Box::new(TopicRecord { number, first_kept, config: Some(*config) }))
-        }
+        Change::Topic { number, first_kept, revisions, config } => Kind::Topic(Box::new(TopicRecord {
+            number,
+            first_kept,
+            config: Some(*config),
+            first_revision: revisions.first.unwrap_or_default(),
+            last_revision: revisions.last.unwrap_or_default(),
+        })),
         Change::Subscription { serial, topic, config } => {
             Kind::Subscription(Box::new(SubscriptionRecord { serial, topic, config: Some(*config) }))
         }
@@ -254,6 +314,12 @@ fn kind(change: Change) -> Kind {
         Change::Contents { snapshot, messages } => {
             Kind::Contents(NamedIds { name: snapshot.to_string(), messages })
         }
+        Change::Revision { schema, number, config } => {
+            Kind::Revision(Box::new(RevisionRecord { schema, number, config: Some(*config) }))
+        }
+        Change::RevisionGone { schema, number } => {
+            Kind::RevisionGone(RevisionGoneRecord { schema: schema.to_string(), number })
+        }
         Change::Policy { resource, policy } => {
             Kind::Policy(Box::new(PolicyRecord { resource: resource.to_string(), policy: Some(*policy) }))
         }
@@ -263,8 +329,11 @@ fn kind(change: Change) -> Kind {
             kept,
             snapshots: snapshots.iter().map(ToString::to_string).collect(),
             messages: protos(&messages),
+            marks: marks(&messages),
         }),
-        Change::Messages(messages) => Kind::Messages(MessagesRecord { messages: protos(&messages) }),
+        Change::Messages(messages) => {
+            Kind::Messages(MessagesRecord { messages: protos(&messages), marks: marks(&messages) })
+        }
         Change::Kept { topic, messages } => Kind::Kept(NamedIds { name: topic.to_string(), messages }),
         Change::Held { subscription, messages, held } => {
             let (held, failures) = match held {
@@ -285,8 +354,10 @@ fn kind(change: Change) -> Kind {
 fn change(kind: Kind) -> Option<Change> {
     Some(match kind {
         Kind::Topic(record) => {
-            let TopicRecord { number, first_kept, config } = *record;
-            Change::Topic { number, first_kept, config: Box::new(config?) }
+            let TopicRecord { number, first_kept, config, first_revision, last_revision } = *record;
+            let bound = |number: u64| (number != 0).then_some(number);
+            let revisions = RevisionRange { first: bound(first_revision), last: bound(last_revision) };
+            Change::Topic { number, first_kept, revisions, config: Box::new(config?) }
         }
         Kind::Subscription(record) => {
             let SubscriptionRecord { serial, topic, config } = *record;
@@ -298,18 +369,25 @@ fn change(kind: Kind) -> Option<Change> {
             Change::Snapshot { topic, made, config: Box::new(config?) }
         }
         Kind::Contents(NamedIds { name, messages }) => Change::Contents { snapshot: name.into(), messages },
+        Kind::Revision(record) => {
+            let RevisionRecord { schema, number, config } = *record;
+            Change::Revision { schema, number, config: Box::new(config?) }
+        }
+        Kind::RevisionGone(RevisionGoneRecord { schema, number }) => {
+            Change::RevisionGone { schema: schema.into(), number }
+        }
         Kind::Policy(record) => {
             let PolicyRecord { resource, policy } = *record;
             Change::Policy { resource: resource.into(), policy: Box::new(policy?) }
         }
         Kind::Gone(name) => Change::Gone(name.into()),
-        Kind::Published(PublishedRecord { topic, kept, snapshots, messages }) => Change::Published {
+        Kind::Published(PublishedRecord { topic, kept, snapshots, messages, marks }) => Change::Published {
             topic: topic.into(),
             kept,
             snapshots: snapshots.into_iter().map(Into::into).collect(),
-            messages: messages_of(messages)?,
+            messages: messages_of(messages, marks)?,
         },
-        Kind::Messages(MessagesRecord { messages }) => Change::Messages(messages_of(messages)?),
+        Kind::Messages(MessagesRecord { messages, marks }) => Change::Messages(messages_of(messages, marks)?),
         Kind::Kept(NamedIds { name, messages }) => Change::Kept { topic: name.into(), messages },
         Kind::Held(HeldRecord { subscription, messages, held, failures }) => {
             let held = match held {
@@ -327,20 +405,52 @@ fn change(kind: Kind) -> Option<Change> {
     })
 }
 
+/// Messages as they were published, without the attributes of their schemas.
 fn protos(messages: &[Arc<Message>]) -> Vec<pubsub::PubsubMessage> {
-    messages.iter().map(|message| message.to_proto()).collect()
+    let proto = |message: &Arc<Message>| pubsub::PubsubMessage {
+        data: message.data.clone(),
+        attributes: message.attributes.clone(),
+        message_id: message.id.to_string(),
+        publish_time: Some(message.published.timestamp()),
+        ordering_key: message.ordering_key.clone(),
+    };
+    messages.iter().map(proto).collect()
 }
 
-fn messages_of(messages: Vec<pubsub::PubsubMessage>) -> Option<Vec<Arc<Message>>> {
+fn marks(messages: &[Arc<Message>]) -> Vec<MarkRecord> {
+    let mut marks: BTreeMap<(u64, i32), MarkRecord> = BTreeMap::new();
+    for message in messages {
+        let Some(mark) = &message.schema else { continue };
+        let (number, encoding) = (mark.number, i32::from(mark.encoding));
+        let new = || MarkRecord {
+            schema: mark.schema.to_string(),
+            revision: mark.revision.to_string(),
+            number,
+            encoding,
+            messages: Vec::new(),
+        };
+        marks.entry((number, encoding)).or_insert_with(new).messages.push(message.id);
+    }
+    marks.into_values().collect()
+}
+
+fn messages_of(messages: Vec<pubsub::PubsubMessage>, marks: Vec<MarkRecord>) -> Option<Vec<Arc<Message>>> {
+    let mut marked = HashMap::new();
+    for MarkRecord { schema, revision, number, encoding, messages } in marks {
+        let encoding = pubsub::Encoding::try_from(encoding).ok()?;
+        let mark = Arc::new(SchemaMark::new(schema.into(), revision.into(), number, encoding));
+        marked.extend(messages.into_iter().map(|id| (id, Arc::clone(&mark))));
+    }
     let message = |message: pubsub::PubsubMessage| {
+        let id: u64 = message.message_id.parse().ok()?;
         let attributes: BTreeMap<String, String> = message.attributes;
         Some(Arc::new(Message {
-            id: message.message_id.parse().ok()?,
+            id,
             published: Time::from_timestamp(&message.publish_time?)?,
             data: message.data,
             attributes,
             ordering_key: message.ordering_key,
-            schema: None,
+            schema: marked.get(&id).cloned(),
         }))
     };
     messages.into_iter().map(message).collect()

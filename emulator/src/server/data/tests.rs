@@ -8,8 +8,8 @@ use super::file::DataFile;
 use super::frames::{self, FIRST_LINE, FormError, Frames, Next};
 use super::journal::{Journal, Position};
 use super::records;
-use crate::broker::{Broker, Change, Faults, Held, Message, Saved, Time};
-use crate::proto::pubsub;
+use crate::broker::{Broker, Change, Faults, Held, Message, RevisionRange, Saved, SchemaMark, Time};
+use crate::proto::pubsub::{self, Encoding};
 
 const TOPIC: &str = "projects/p/topics/orders";
 const SUBSCRIPTION: &str = "projects/p/subscriptions/worker";
@@ -151,6 +151,14 @@ fn every_change_is_read_as_it_was_written() {
             topic: 1,
             config: Box::new(pubsub::Subscription { name: SUBSCRIPTION.to_owned(), ..Default::default() }),
         },
+        Change::Topic {
+            number: 1,
+            first_kept: 7,
+            revisions: RevisionRange { first: Some(3), last: None },
+            config: Box::default(),
+        },
+        Change::Revision { schema: 3, number: 4, config: Box::default() },
+        Change::RevisionGone { schema: "projects/p/schemas/order".into(), number: 3 },
         Change::Snapshot { topic: 1, made: Time::from_secs(7), config: Box::default() },
         Change::Contents { snapshot: "s".into(), messages: vec![1, u64::MAX] },
         Change::Policy { resource: name.clone(), policy: Box::default() },
@@ -162,6 +170,13 @@ fn every_change_is_read_as_it_was_written() {
             messages: vec![message(5)],
         },
         Change::Messages(vec![message(6), message(7)]),
+        Change::Messages(vec![
+            marked(8, 3, Encoding::Json),
+            marked(9, 4, Encoding::Binary),
+            message(10),
+            marked(11, 3, Encoding::Binary),
+            marked(12, 3, Encoding::Json),
+        ]),
         Change::Kept { topic: name, messages: vec![6] },
         Change::Held { subscription: 2, messages: vec![6, 7], held: Held::Pending { failures: 3 } },
         Change::Held { subscription: 2, messages: vec![6], held: Held::Settled },
@@ -178,7 +193,8 @@ fn every_change_is_read_as_it_was_written() {
 
 #[test]
 fn a_state_is_split_into_parts_that_have_each_message_once() {
-    let messages: Vec<_> = (0..50_000).map(message).collect();
+    let with_marks = (25_000..50_000).map(|id| marked(id, 3, Encoding::Json));
+    let messages: Vec<_> = (0..25_000).map(message).chain(with_marks).collect();
     let ids = messages.iter().map(|message| message.id).collect();
     let state = vec![
         Change::Messages(messages.clone()),
@@ -246,7 +262,7 @@ async fn after_it_was_closed_nothing_counts_as_written() {
 
 fn topic(name: &str) -> Change {
     let config = Box::new(pubsub::Topic { name: name.to_owned(), ..Default::default() });
-    Change::Topic { number: 1, first_kept: u64::MAX, config }
+    Change::Topic { number: 1, first_kept: u64::MAX, revisions: RevisionRange::default(), config }
 }
 
 fn message(id: u64) -> Arc<Message> {
@@ -256,7 +272,14 @@ fn message(id: u64) -> Arc<Message> {
         data: "body".into(),
         attributes: [("a".to_owned(), "b".to_owned())].into(),
         ordering_key: "key".to_owned(),
+        schema: None,
     })
+}
+
+/// The same, validated with the revision of this number.
+fn marked(id: u64, number: u64, encoding: Encoding) -> Arc<Message> {
+    let mark = SchemaMark::new("projects/p/schemas/order".into(), "01234567".into(), number, encoding);
+    Arc::new(Message { schema: Some(Arc::new(mark)), ..Message::clone(&message(id)) })
 }
 
 fn frame(changes: Vec<Change>) -> Vec<u8> {

@@ -4,13 +4,19 @@ use std::path::{Path, PathBuf};
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Child;
+use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
+use wakeq_emulator::proto::protobuf::FieldMask;
 use wakeq_emulator::proto::pubsub::publisher_client::PublisherClient;
+use wakeq_emulator::proto::pubsub::schema_service_client::SchemaServiceClient;
 use wakeq_emulator::proto::pubsub::seek_request::Target;
 use wakeq_emulator::proto::pubsub::subscriber_client::SubscriberClient;
 use wakeq_emulator::proto::pubsub::{
-    AcknowledgeRequest, CreateSnapshotRequest, DeleteTopicRequest, GetSubscriptionRequest, ListTopicsRequest,
-    PublishRequest, PubsubMessage, PullRequest, ReceivedMessage, SeekRequest, Subscription, Topic,
+    AcknowledgeRequest, CommitSchemaRequest, CreateSchemaRequest, CreateSnapshotRequest,
+    DeleteSchemaRevisionRequest, DeleteTopicRequest, Encoding, GetSubscriptionRequest,
+    ListSchemaRevisionsRequest, ListTopicsRequest, PublishRequest, PubsubMessage, PullRequest,
+    ReceivedMessage, Schema, SchemaSettings, SchemaView, SeekRequest, Subscription, Topic,
+    UpdateTopicRequest, schema,
 };
 use wakeq_testbed::TestTime;
 
@@ -20,6 +26,8 @@ use super::{soon, texts};
 const TOPIC: &str = "projects/demo/topics/orders";
 const SUBSCRIPTION: &str = "projects/demo/subscriptions/worker";
 const SNAPSHOT: &str = "projects/demo/snapshots/friday";
+const SCHEMA: &str = "projects/demo/schemas/order";
+const ORDER: &str = r#"{"type":"record","name":"Order","fields":[{"name":"id","type":"int"}]}"#;
 const OTHER_TOPIC: &str = "projects/other/topics/orders";
 
 /// A folder of this test's own, which is not there yet.
@@ -34,6 +42,7 @@ struct Process {
     child: Child,
     publisher: PublisherClient<Channel>,
     subscriber: SubscriberClient<Channel>,
+    schemas: SchemaServiceClient<Channel>,
 }
 
 impl Process {
@@ -46,7 +55,8 @@ impl Process {
         let (_, host) = line.trim().rsplit_once("PUBSUB_EMULATOR_HOST=").unwrap();
         let channel = soon(Endpoint::from_shared(format!("http://{host}")).unwrap().connect()).await.unwrap();
         let publisher = PublisherClient::new(channel.clone());
-        Self { child, publisher, subscriber: SubscriberClient::new(channel) }
+        let subscriber = SubscriberClient::new(channel.clone());
+        Self { child, publisher, subscriber, schemas: SchemaServiceClient::new(channel) }
     }
 
     /// Ends it by SIGKILL.
@@ -142,6 +152,59 @@ async fn snapshots_and_settings_survive_and_what_was_deleted_does_not() {
     let request = SeekRequest { subscription: SUBSCRIPTION.to_owned(), target };
     soon(process.subscriber.seek(request)).await.unwrap();
     assert_eq!(texts(&process.pull().await), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn schemas_survive_with_their_topics_and_messages() {
+    let _time = TestTime::begin();
+    let folder = folder("schemas");
+    let mut process = Process::start(&folder).await;
+    let definition = ORDER.to_owned();
+    let order = Schema { r#type: schema::Type::Avro.into(), definition, ..Schema::default() };
+    let mut create = async |project: &str| {
+        let (parent, schema_id) = (format!("projects/{project}"), "order".to_owned());
+        let request = CreateSchemaRequest { parent, schema: Some(order.clone()), schema_id };
+        soon(process.schemas.create_schema(request)).await.unwrap().into_inner()
+    };
+    let one = create("demo").await;
+    let other = create("other").await;
+    let request = CommitSchemaRequest { name: SCHEMA.to_owned(), schema: Some(order) };
+    let two = soon(process.schemas.commit_schema(request)).await.unwrap().into_inner();
+    let settings = SchemaSettings {
+        schema: SCHEMA.to_owned(),
+        encoding: Encoding::Json.into(),
+        ..SchemaSettings::default()
+    };
+    let topic = Topic { name: TOPIC.to_owned(), schema_settings: Some(settings), ..Topic::default() };
+    let update_mask = Some(FieldMask { paths: vec!["schema_settings".to_owned()] });
+    let request = UpdateTopicRequest { topic: Some(topic), update_mask };
+    soon(process.publisher.update_topic(request)).await.unwrap();
+    process.publish(TOPIC, &[r#"{"id":7}"#]).await;
+    process.kill().await;
+
+    let mut process = Process::start(&folder).await;
+    let mut listed = async |name: &str| {
+        let view = SchemaView::Full.into();
+        let request = ListSchemaRevisionsRequest { name: name.to_owned(), view, ..Default::default() };
+        soon(process.schemas.list_schema_revisions(request)).await.unwrap().into_inner().schemas
+    };
+    assert_eq!(listed(SCHEMA).await, [two.clone(), one]);
+    let others = listed(&other.name).await;
+    assert_eq!(others, [other]);
+    let name = format!("{SCHEMA}@{}", two.revision_id);
+    let request = DeleteSchemaRevisionRequest { name, ..Default::default() };
+    soon(process.schemas.delete_schema_revision(request)).await.unwrap();
+    process.kill().await;
+
+    let mut process = Process::start(&folder).await;
+    let messages = vec![PubsubMessage { data: "not an order".into(), ..Default::default() }];
+    let request = PublishRequest { topic: TOPIC.to_owned(), messages };
+    let refusal = soon(process.publisher.publish(request)).await.unwrap_err();
+    assert_eq!(refusal.code(), Code::InvalidArgument);
+    let received = process.pull().await;
+    let attributes = &received[0].message.as_ref().unwrap().attributes;
+    let marks: Vec<_> = attributes.values().map(String::as_str).collect();
+    assert_eq!(marks, ["JSON", SCHEMA, "_deleted-schema-revision_"]);
 }
 
 #[tokio::test]
