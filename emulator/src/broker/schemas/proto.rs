@@ -48,8 +48,8 @@ impl ProtoSchema {
         check(&message)
     }
 
-    /// Says why this is not a revision of an earlier schema, if so: only optional fields may come and
-    /// go.
+    /// Says why this is not a revision of an earlier schema, if so: only optional fields may come
+    /// and go.
     pub(super) fn revises(&self, earlier: &Self) -> Result<(), String> {
         compare(&earlier.message, &self.message)
     }

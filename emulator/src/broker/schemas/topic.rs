@@ -50,8 +50,8 @@ impl Broker {
         Ok(RevisionRange { first, last })
     }
 
-    /// The marks of messages that a topic is to take, each of which fits a revision; none if the topic
-    /// has no schema.
+    /// The marks of messages that a topic is to take, each of which fits a revision; none if the
+    /// topic has no schema.
     pub(in crate::broker) fn schema_marks(
         &self,
         topic: &str,

@@ -1,8 +1,8 @@
 //! Avro schemas, by the specification 1.11: what a definition says, which messages fit it, and
 //! which definitions may follow each other.
 //!
-//! Messages are walked and never turned into values, so that a few bytes which claim to be a billion
-//! items take neither memory nor time.
+//! Messages are walked and never turned into values, so that a few bytes which claim to be a
+//! billion items take neither memory nor time.
 
 mod binary;
 mod json;
