@@ -8,9 +8,9 @@ pub use crate::event::{
     EventFields, NewEvent, SealError, Spelled, answer_event, check_json, spread, stable_hash,
 };
 pub use crate::store::{
-    Additions, AuditLine, Coalescer, DatabaseRoute, Emission, ForeignEngine, FoundHook, FoundTarget,
-    InsertOutcome, LimitDepth, LogBatch, MigrationDifferences, Purpose, SecretCounts, add_with_state,
-    append_batch, default_quota, interval, lacks_partition, on_behalf_of, quota_exceeded,
+    ATTEMPTS_MAX, Additions, AuditLine, Coalescer, DatabaseRoute, Emission, ForeignEngine, FoundHook,
+    FoundTarget, InsertOutcome, LimitDepth, LogBatch, MigrationDifferences, Purpose, SecretCounts,
+    add_with_state, append_batch, default_quota, interval, lacks_partition, on_behalf_of, quota_exceeded,
     serialize_on_canvas, statements,
 };
 pub use crate::wake::Waker;

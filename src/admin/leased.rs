@@ -232,7 +232,7 @@ impl Admin {
         error: &str,
     ) -> Result<bool, StoreError> {
         let is_postponed = retries == held.retries;
-        let noted = held.took.map(|took| NotedRetry { took, is_postponed });
+        let noted = self.noted(held).map(|took| NotedRetry { took, is_postponed });
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
         let claim = held.claim;
         let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned(), noted })];
@@ -255,8 +255,14 @@ impl Admin {
         error: Option<&str>,
         halts: bool,
     ) -> Result<bool, StoreError> {
-        let die = || self.store.die(held.claim, cause, error, halts, held.took);
+        let took = self.noted(held);
+        let die = || self.store.die(held.claim, cause, error, halts, took);
         self.settled(held.claim.id, die, |died| *died, is_gone).await
+    }
+
+    /// How long an attempt took that the history notes, if it has room.
+    fn noted(&self, held: &HeldEvent) -> Option<Duration> {
+        held.took.filter(|_| self.store.has_room_for_attempt(held.scope.canvas))
     }
 
     /// The content of a token, or an error.

@@ -398,6 +398,36 @@ mod tests {
         assert_eq!(table.told_to_come().await, [next.id]);
     }
 
+    /// A program decides how often its attempts fail, and with which errors. Beyond what its canvas
+    /// may keep of them, they fail as ever and leave no rows.
+    #[tokio::test]
+    async fn failures_beyond_the_bound_leave_no_rows() {
+        let mut table = Table::new().await;
+        table.store.bound_attempts(1_000);
+        for canvas in [MANY, FEW] {
+            let mail = HandlerScope::worker(canvas, "mail").unwrap();
+            table.store.put_pulled(&mail, &PullPolicy::default(), &Actor::user("ada")).await.unwrap().unwrap();
+            for event in table.add_keyed(canvas, &[], 2).await {
+                table.make_mail(event.id).await;
+            }
+        }
+        table.add_attempts(MANY, 1_000).await;
+        assert!((0..1_000).all(|_| table.store.has_room_for_attempt(MANY)), "before the first look");
+        wakeq_testbed::wait_while!(table.store.has_room_for_attempt(MANY), "its attempts are counted");
+        let admin = Admin::new(table.store.clone(), Arc::new(LocalNotifier::new()));
+        for (canvas, rows) in [(MANY, 1_000), (FEW, 2)] {
+            let mail = HandlerScope::worker(canvas, "mail").unwrap();
+            let leased = admin.lease_events_now(&mail, 10, MINUTE).await.unwrap();
+            assert_eq!(leased.len(), 2);
+            for (event, dead) in leased.iter().zip([false, true]) {
+                let release = Release { error: Some("oh".into()), dead, ..Release::default() };
+                let result = admin.release_event(&mail, event.id, &event.lease, &release).await.unwrap();
+                assert_eq!(result == ReleaseResult::Died, dead, "{result:?}");
+            }
+            assert_eq!(table.attempts_of(canvas).await, rows, "{canvas}");
+        }
+    }
+
     /// The worker of what runs is told when a lease has cancelled that for an event of its own.
     #[tokio::test]
     async fn a_lease_that_cancels_what_runs_says_so() {

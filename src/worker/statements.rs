@@ -312,6 +312,11 @@ impl Statements {
         self.store.count_run(handler, run);
     }
 
+    /// Whether the history notes another attempt of this canvas. No statement.
+    pub(super) fn has_room_for_attempt(&self, canvas: CanvasId) -> bool {
+        self.store.has_room_for_attempt(canvas)
+    }
+
     /// Moves an event to the dead events. Rare, so not batched.
     pub(super) async fn die(
         &self,

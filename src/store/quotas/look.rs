@@ -55,6 +55,9 @@ impl Store {
                     // The next measurement won't take longer than this.
                     let took = took.min(bounds.slow);
                     known.with(|headroom| headroom.record(Measurement { at, took, used, limits }, spent));
+                    if measured == QuotaPair::Attempts {
+                        tell_if_full(canvas, before, used, limits);
+                    }
                     return Ok(used);
                 }
                 // The sample follows.
@@ -93,6 +96,7 @@ impl Store {
             QuotaPair::Record => self.measure_record(canvas).await,
             QuotaPair::Log => self.measure_log(canvas).await,
             QuotaPair::Entities => self.measure_entities(canvas).await,
+            QuotaPair::Attempts => self.measure_attempts(canvas).await,
         }
     }
 
@@ -118,9 +122,11 @@ impl Store {
                 let [ids, _] = self.sample_ids(canvas, pages).await?;
                 let [keys, _] = self.sample_keys(canvas, pages).await?;
                 let [unique, _] = self.sample_unique_keys(canvas, pages).await?;
-                [ids, keys.saturating_add(unique)]
+                let [limits, _] = self.sample_limit_states(canvas, pages).await?;
+                [ids, keys.saturating_add(unique).saturating_add(limits)]
             }
             QuotaPair::Record => self.sample_lines(canvas, pages).await?,
+            QuotaPair::Attempts => return self.sample_attempts(canvas, pages).await,
             QuotaPair::Log => self.sample_streams(canvas, pages).await?,
             QuotaPair::Entities => {
                 let [entities, _] = self.sample_entities(canvas, pages).await?;
@@ -135,6 +141,17 @@ impl Store {
             }
         }
         Ok((used, limits))
+    }
+}
+
+/// Says once that further attempts are not recorded, since no request is refused for it.
+fn tell_if_full(canvas: CanvasId, before: Option<Pair>, [rows, _]: Pair, [most, _]: Pair) {
+    if rows >= most && before.is_none_or(|[rows, _]| rows < most) {
+        tracing::warn!(
+            %canvas, most,
+            "a canvas has as many failed attempts in its history as it may: until some of them expire, further \
+             ones are not recorded"
+        );
     }
 }
 

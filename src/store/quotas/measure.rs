@@ -173,7 +173,8 @@ impl Store {
         Ok(self.session().await?.optional("look at the size of a state", query).await?.map_or(0, number))
     }
 
-    /// Chosen ids, and the keys that are remembered: idempotency keys and unique keys.
+    /// Chosen ids, and the keys that are remembered: idempotency keys, unique keys and keys of
+    /// limits.
     pub(super) async fn measure_remembered(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         self.count_remembered(canvas, IDS_COUNTED).await
     }
@@ -208,7 +209,9 @@ impl Store {
                       (select count(*) from (
                           select from wakeq.idempotency_keys where canvas_id = $1
                            union all
-                          select from wakeq.unique_keys where canvas_id = $1 limit (select keys + 1 from limits)) as counted) as "keys!"
+                          select from wakeq.unique_keys where canvas_id = $1
+                           union all
+                          select from wakeq.limit_states where canvas_id = $1 limit (select keys + 1 from limits)) as counted) as "keys!"
                  from limits l, few f, many m"#,
             canvas.0,
             default_quota(Quota::ChosenIds),
@@ -359,6 +362,23 @@ impl Store {
             &streams.iter().map(|stream| stream.name.to_string()).collect::<Vec<_>>()
         );
         self.session().await?.one("find which streams are new", query).await.map(number)
+    }
+
+    /// How many of these keys have a limit, but no row of its use yet.
+    pub(super) async fn count_new_limit_keys(
+        &self,
+        canvas: CanvasId,
+        keys: &BTreeSet<&str>,
+    ) -> Result<u64, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"select count(*) as "new!" from unnest($2::text[]) as wanted (name)
+                where not exists (
+                    select from wakeq.limit_states s where s.canvas_id = $1 and s.name = wanted.name offset 0)
+                  and (wakeq.limit_on($1, wanted.name)).name is not null"#,
+            canvas.0,
+            &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>()
+        );
+        self.session().await?.one("find which keys of limits are new", query).await.map(number)
     }
 
     /// How many of these entities do not exist yet.

@@ -5,6 +5,7 @@
 //! far from its quota sends no additional statement. The check refuses before anything is written,
 //! and uses a clock of its own only to decide when to measure again.
 
+mod attempts;
 mod known;
 mod limits;
 mod look;
@@ -17,15 +18,18 @@ use std::sync::Arc;
 use sqlx::postgres::PgConnection;
 use tokio::time::Instant;
 
-use crate::event::{CanvasId, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId, Unique};
+use crate::event::{
+    CanvasId, EventOptions, LimitKey, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId, Unique,
+};
 use crate::store::kernel::usage::{KnownUsage, Measurement, Pair, QuotaPair, Verdict};
 use crate::store::kernel::{Sql, Store, StoreError};
+pub use crate::store::kernel::usage::ATTEMPTS_MAX;
 pub use limits::QuotaUse;
 use measure::LOG_ROW_BYTES;
 pub use measure::default_quota;
 
 impl QuotaPair {
-    /// The record has only one.
+    /// The record has only one, and attempts have none.
     pub(crate) fn quotas(self) -> [Option<Quota>; 2] {
         match self {
             Self::Waiting => [Some(Quota::Events), Some(Quota::EventBytes)],
@@ -34,14 +38,17 @@ impl QuotaPair {
             Self::Log => [Some(Quota::LogStreams), Some(Quota::LogBytes)],
             Self::Entities => [Some(Quota::Entities), Some(Quota::EntityEvents)],
             Self::Record => [Some(Quota::AuditLines), None],
+            Self::Attempts => [None, None],
         }
     }
 
     /// Whether what is counted first, or second, has names: then some of it may exist already.
     fn names_things(self, which: usize) -> bool {
         match self {
-            Self::Waiting | Self::Remembered | Self::Record => false,
+            Self::Waiting | Self::Record | Self::Attempts => false,
             Self::Objects => true,
+            // Only keys of limits.
+            Self::Remembered => which == 1,
             Self::Log | Self::Entities => which == 0,
         }
     }
@@ -51,7 +58,7 @@ impl QuotaPair {
         const MIB: u64 = 1024 * 1024;
         match self {
             Self::Waiting | Self::Objects | Self::Log => [1_000, 16 * MIB],
-            Self::Remembered | Self::Entities | Self::Record => [1_000, 1_000],
+            Self::Remembered | Self::Entities | Self::Record | Self::Attempts => [1_000, 1_000],
         }
     }
 }
@@ -67,6 +74,8 @@ pub struct Additions<'a> {
     chosen_ids: u64,
     /// Idempotency keys, and unique keys that outlive their events.
     remembered_keys: u64,
+    /// Keys of limits, each of which may get a row of use.
+    limit_keys: BTreeSet<&'a str>,
     streams: BTreeSet<&'a StreamId>,
     log_bytes: u64,
     /// Pairs of type and id.
@@ -87,6 +96,8 @@ impl<'a> Additions<'a> {
             added.chosen_ids += u64::from(event.id.is_chosen());
             let unique = event.unique.as_deref();
             added.remembered_keys += u64::from(unique.is_some_and(Unique::is_remembered));
+            let limits = event.options.as_deref().map_or(&[][..], EventOptions::limits);
+            added.limit_keys.extend(limits.iter().map(LimitKey::as_str));
             added.objects.extend(&event.object);
             if let Some(stream) = &event.logged {
                 added.append(stream, event.value.len());
@@ -131,7 +142,10 @@ impl<'a> Additions<'a> {
                 QuotaPair::Objects,
                 [count(self.objects.len()), self.state.map_or(0, |(_, size_bytes)| size_bytes)],
             ),
-            (QuotaPair::Remembered, [self.chosen_ids, self.remembered_keys]),
+            (
+                QuotaPair::Remembered,
+                [self.chosen_ids, self.remembered_keys.saturating_add(count(self.limit_keys.len()))],
+            ),
             (QuotaPair::Log, [count(self.streams.len()), self.log_bytes]),
             (QuotaPair::Entities, [count(self.entities.len()), self.entity_events]),
             (QuotaPair::Record, [self.audit_lines, 0]),
@@ -222,8 +236,8 @@ impl Store {
         }
     }
 
-    /// What is wanted, without the objects, streams and entities that exist, and without the bytes
-    /// of the state that a new one replaces.
+    /// What is wanted, without the objects, streams, entities and rows of limits that exist, and
+    /// without the bytes of the state that a new one replaces.
     async fn count_new(
         &self,
         canvas: CanvasId,
@@ -232,7 +246,12 @@ impl Store {
         added: &Additions<'_>,
     ) -> Result<Pair, StoreError> {
         Ok(match measured {
-            QuotaPair::Waiting | QuotaPair::Remembered | QuotaPair::Record => [things, bytes],
+            QuotaPair::Waiting | QuotaPair::Record | QuotaPair::Attempts => [things, bytes],
+            QuotaPair::Remembered if added.limit_keys.is_empty() => [things, bytes],
+            QuotaPair::Remembered => {
+                let new = self.count_new_limit_keys(canvas, &added.limit_keys).await?;
+                [things, added.remembered_keys.saturating_add(new)]
+            }
             QuotaPair::Objects => {
                 let replaced = match added.state {
                     Some((object, _)) => self.state_bytes(canvas, object).await?,

@@ -10,16 +10,16 @@ use crate::store::kernel::usage::Pair;
 use crate::store::kernel::{Store, StoreError};
 
 /// The rows and bytes of a canvas on one of the pages that were read.
-struct SampledPage {
-    rows: i64,
-    bytes: i64,
+pub(super) struct SampledPage {
+    pub(super) rows: i64,
+    pub(super) bytes: i64,
     /// Which part of all pages was read.
-    part: f64,
+    pub(super) part: f64,
 }
 
 /// The rows and bytes in the whole table, minus two standard errors, so that no canvas is refused
 /// by chance. Rows on only three or four of the pages that were read count as nothing.
-fn at_least(pages: &[SampledPage]) -> Pair {
+pub(super) fn at_least(pages: &[SampledPage]) -> Pair {
     let part = pages.first().map_or(1.0, |page| page.part);
     let whole = |amount: fn(&SampledPage) -> i64| {
         let (mut sum, mut squares) = (0.0, 0.0);
@@ -82,6 +82,9 @@ samples! {
     /// Unique keys that are remembered.
     sample_unique_keys: "0::bigint"
         in "wakeq.unique_keys" "", "sample the unique keys of a canvas";
+    /// Keys and other names of limits that are in use.
+    sample_limit_states: "0::bigint"
+        in "wakeq.limit_states" "", "sample the limits in use of a canvas";
     /// Streams of the log.
     sample_streams: "0::bigint"
         in "wakeq.log_streams" "", "sample the streams of a canvas";

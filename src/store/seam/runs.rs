@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Backing, on_backing};
-use crate::event::{Cause, Claim, EventId, Notification};
+use crate::event::{CanvasId, Cause, Claim, EventId, Notification};
 use crate::store::events::{AttemptEnd, ClaimLimits, ClaimedEvent, KeptEnd, LoadedEvent, Renewal, Retry};
 use crate::store::kernel::{Store, StoreError};
 
@@ -54,6 +54,16 @@ impl Store {
     /// releases the claim. The history notes the attempt if the retry says so.
     pub(crate) async fn retry(&self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
         on_backing!(self.retry(retries))
+    }
+
+    /// Whether the history has room for another attempt of this canvas, which then counts as added.
+    /// No statement: it is measured in the background.
+    pub(crate) fn has_room_for_attempt(&self, canvas: CanvasId) -> bool {
+        match self.backing() {
+            Backing::Postgres(sql) => sql.has_room_for_attempt(canvas),
+            #[cfg(feature = "testing")]
+            Backing::Memory(_) => true,
+        }
     }
 
     /// Gives claims up without counting anything; the events may run again at once. Returns how

@@ -58,6 +58,19 @@ impl Table {
         .await;
     }
 
+    /// Adds attempts at one event.
+    pub(crate) async fn add_attempts(&self, canvas: CanvasId, count: i32) {
+        let add = "insert into wakeq.attempts (canvas_id, event_id, number, nonce, outcome, started_at, took_us)
+                   select $1, $1, n, 1, 'retried', now(), 1 from generate_series(1, $2) n";
+        sqlx::query(add).bind(canvas.0).bind(count).execute(&self.pool).await.unwrap();
+    }
+
+    /// How many attempts of a canvas have rows.
+    pub(crate) async fn attempts_of(&self, canvas: CanvasId) -> i64 {
+        let count = "select count(*) from wakeq.attempts where canvas_id = $1";
+        sqlx::query_scalar(count).bind(canvas.0).fetch_one(&self.pool).await.unwrap()
+    }
+
     async fn outcomes(&self, canvas: CanvasId, id: EventId) -> Vec<(u32, String)> {
         let attempts = self.store.attempts(canvas, id).await.unwrap();
         attempts.into_iter().map(|attempt| (attempt.number, attempt.outcome)).collect()

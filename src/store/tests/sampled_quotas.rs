@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::Table;
 use super::cost::{buffers, plan};
-use crate::event::{CanvasId, HandlerAddress, HandlerScope, NewEvent};
+use crate::event::{CanvasId, Event, HandlerAddress, HandlerScope, NewEvent, NewLimit, Quota};
 use crate::store::kernel::usage::{QuotaPair, Quotas};
 use crate::store::{Additions, Store, StoreConfig, StoreError};
 
@@ -157,6 +157,9 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
          select c, 'ada', n::text, '1', '1' from public.rows",
         "insert into wakeq.unique_keys (canvas_id, module, name, key, event_id, until)
          select c, 'WORKER', 'h', n::text, gen_random_uuid(), now() from public.rows",
+        "insert into wakeq.limit_states (canvas_id, name) select c, 'k:' || n from public.rows",
+        "insert into wakeq.attempts (canvas_id, event_id, number, nonce, outcome, started_at, took_us)
+         select c, gen_random_uuid(), n, 1, 'retried', now(), 1 from public.rows",
         "insert into wakeq.log_streams (canvas_id, category, stream, position, last_seq)
          select c, 'work', 'o' || n, 0, n from public.rows",
         "insert into wakeq.entities (canvas_id, entity_type, id, version, last_link)
@@ -176,13 +179,14 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
     let expected = [
         (QuotaPair::Waiting, [900, 3_900], [300, 2_900]),
         (QuotaPair::Objects, [300, 300], [100, 500]),
-        (QuotaPair::Remembered, [300, 600], [100, 200]),
+        (QuotaPair::Remembered, [300, 900], [100, 300]),
         (QuotaPair::Log, [300, 0], [100, 0]),
         (QuotaPair::Entities, [300, 200], [100, 67]),
         (QuotaPair::Record, [240, 0], [80, 0]),
     ];
     assert_eq!(expected.map(|(measured, ..)| measured), QuotaPair::ALL);
-    for (measured, own, others) in expected {
+    let attempts = (QuotaPair::Attempts, [300, 0], [100, 0]);
+    for (measured, own, others) in expected.into_iter().chain([attempts]) {
         for (canvas, used) in [(CanvasId::DEFAULT, own), (OTHER, others)] {
             let sampled = table.store.sample_usage(canvas, measured, 500).await.unwrap();
             assert_eq!(sampled.0, used, "{measured:?} of {canvas}");
@@ -190,6 +194,66 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
             assert_eq!(sampled, counted, "{measured:?} of {canvas}");
         }
     }
+}
+
+/// Its attempts are counted, once it has added some, and no more of them are recorded than the bound
+/// says: of each canvas by itself, and again when some have expired.
+#[tokio::test]
+async fn a_canvas_has_room_for_so_many_attempts() {
+    let mut table = Table::new().await;
+    table.store.bound_attempts(1_500);
+    let (store, free) = (&table.store, 1_000);
+    table.add_attempts(CanvasId::DEFAULT, 1_500).await;
+    table.add_attempts(OTHER, 400).await;
+    for canvas in [CanvasId::DEFAULT, OTHER] {
+        assert!((0..free).all(|_| store.has_room_for_attempt(canvas)), "before the first look");
+    }
+    wakeq_testbed::wait_while!(store.has_room_for_attempt(CanvasId::DEFAULT), "it has as many as it may");
+    assert!(store.has_room_for_attempt(OTHER));
+    table.run("delete from wakeq.attempts where number > 100").await;
+    wakeq_testbed::wait_while!(!store.has_room_for_attempt(CanvasId::DEFAULT), "they are gone");
+}
+
+/// An event that names a key of a limit.
+fn keyed(canvas: CanvasId, key: &str) -> NewEvent {
+    let scope = HandlerScope::worker(canvas, "known").unwrap();
+    let address = HandlerAddress { scope, modifier: "_".parse().unwrap() };
+    let options = Event::new("known", &1).unwrap().limit(key).unwrap().options;
+    NewEvent { options, ..NewEvent::new(address, "1".into()) }
+}
+
+/// A key of a limit takes room until its row of use is gone; one that has a row, or no limit, takes
+/// none.
+#[tokio::test]
+async fn keys_of_limits_are_remembered_keys() {
+    let mut table = Table::new().await;
+    table.store.quotas = Arc::new(Quotas::patient());
+    let set = "insert into wakeq.canvas_quotas (canvas_id, quota, most, set_by)
+               select c, 'idempotency-keys', 1100, 'test'
+                 from unnest(array['00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-0000000000f0']::uuid[]) c";
+    table.run(set).await;
+    let one = NewLimit { concurrency: Some(1), ..NewLimit::default() };
+    for canvas in [CanvasId::DEFAULT, OTHER] {
+        table.limit(canvas, "crew", one).await;
+    }
+    table
+        .run(
+            "insert into wakeq.limit_states (canvas_id, name)
+             select '00000000-0000-0000-0000-000000000000', 'crew:' || n from generate_series(1, 1100) n",
+        )
+        .await;
+    let admit = async |canvas, keys: std::ops::Range<u32>, family: &str| {
+        let events: Vec<_> = keys.map(|key| keyed(canvas, &format!("{family}:{key}"))).collect();
+        table.store.admit(canvas, &Additions::by(&events)[&canvas]).await
+    };
+    admit(CanvasId::DEFAULT, 0..1_000, "crew").await.unwrap();
+    let refused = admit(CanvasId::DEFAULT, 2_000..2_001, "crew").await.unwrap_err();
+    let StoreError::Quota(exceeded) = &refused else { panic!("{refused:?}") };
+    assert_eq!((exceeded.quota, exceeded.used, exceeded.wanted), (Quota::IdempotencyKeys, 1_100, 1));
+    admit(CanvasId::DEFAULT, 7..8, "crew").await.expect("it has a row");
+    admit(CanvasId::DEFAULT, 2_000..2_100, "unlimited").await.expect("it gets no row");
+    admit(OTHER, 0..1_000, "crew").await.unwrap();
+    admit(OTHER, 2_000..2_001, "crew").await.expect("that of another canvas");
 }
 
 /// Under an old snapshot a sample reads as many pages as ever, and rows that are gone count for

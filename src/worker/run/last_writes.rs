@@ -61,7 +61,8 @@ impl Run<'_> {
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
         let error = report.error.clone().unwrap_or_default();
         let is_postponed = i64::from(retries) < i64::from(report.number);
-        let noted = Some(NotedRetry { took: report.took, is_postponed });
+        let has_room = self.runner.statements.has_room_for_attempt(owner.subject.address.scope.canvas);
+        let noted = has_room.then_some(NotedRetry { took: report.took, is_postponed });
         let retry = Arc::new(Retry { claim, retries, delay, error, noted });
         let save = || self.runner.statements.retries.call(Arc::clone(&retry));
         let is_saved = |found: Option<LoadedEvent>| {
@@ -205,7 +206,9 @@ impl Run<'_> {
         // Without a report, no attempt was made.
         let unattempted = (cause == Cause::Poison).then_some(POISON);
         let error = report.map_or(unattempted, |report| report.error.as_deref());
+        let canvas = subject.address.scope.canvas;
         let took = report.map(|report| report.took);
+        let took = took.filter(|_| self.runner.statements.has_room_for_attempt(canvas));
         let (halts, was_cancelled) = (handler.halts, AtomicBool::new(false));
         let end = owner.end(report, EndedOutcome::Cancelled);
         let die = async || -> Result<bool, StoreError> {

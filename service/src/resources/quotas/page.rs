@@ -23,7 +23,10 @@ const MEANINGS: [(&str, &str); 18] = [
     ("objects", "objects on which events were emitted"),
     ("object-bytes", "bytes of their states"),
     ("chosen-ids", "chosen ids that are remembered"),
-    ("idempotency-keys", "idempotency keys with their answers, and unique keys that outlive their events"),
+    (
+        "idempotency-keys",
+        "idempotency keys with their answers, unique keys that outlive their events, and keys of limits in use",
+    ),
     ("log-streams", "streams of the log; an entity has two"),
     ("log-bytes", "bytes of payloads and metadata in these streams"),
     ("entities", "entities"),

@@ -16,7 +16,10 @@ pub(in crate::store) use method::Method;
 /// Maximum number of remembered measurements, one per canvas and pair of quotas.
 const KNOWN_MAX: usize = 50_000;
 
-/// Two quotas that are measured together.
+/// Maximum number of attempts of a canvas that have rows, about.
+pub const ATTEMPTS_MAX: u64 = 5_000_000;
+
+/// Two quotas that are measured together, or what is bounded like them without a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::store) enum QuotaPair {
     Waiting,
@@ -25,20 +28,36 @@ pub(in crate::store) enum QuotaPair {
     Log,
     Entities,
     Record,
+    /// Rows of attempts. It has a bound, and no quota: nothing is refused for it.
+    Attempts,
 }
 
 impl QuotaPair {
+    /// Those with quotas.
     pub(in crate::store) const ALL: [Self; 6] =
         [Self::Waiting, Self::Objects, Self::Remembered, Self::Log, Self::Entities, Self::Record];
 }
 
 /// This process's knowledge of how much canvases keep.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::store) struct Quotas {
     pub(in crate::store) known: Mutex<HashMap<(CanvasId, QuotaPair), Arc<KnownUsage>>>,
     /// Held while it is tried whether a canvas can be counted again: one canvas at a time.
     pub(in crate::store) trial: Arc<tokio::sync::Mutex<()>>,
     pub(in crate::store) bounds: Bounds,
+    /// [`ATTEMPTS_MAX`], or fewer in tests.
+    pub(in crate::store) attempts_max: u64,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            trial: Arc::default(),
+            bounds: Bounds::default(),
+            attempts_max: ATTEMPTS_MAX,
+        }
+    }
 }
 
 /// What it knows of one pair of a canvas.

@@ -2,6 +2,7 @@
 //! here until that is answered.
 
 use wakeq::control::Quota;
+use wakeq::internals::ATTEMPTS_MAX;
 
 use crate::support::{Stage, Statements};
 
@@ -11,26 +12,33 @@ enum Bound {
     Quotas(&'static [Quota]),
     /// The rows of another table, of which each has a few at most.
     With(&'static str),
-    /// A number, or a rate and an age: why.
-    Stated(&'static str),
+    /// So many rows at most: why.
+    Stated(u64, &'static str),
     /// Operators and processes fill it, canvases do not.
     Platform,
 }
 
 use Bound::{Platform, Quotas, Stated, With};
 
+/// The most rows that any stated bound may have: as many as the record has lines by default.
+const ROWS_MAX: u64 = 10_000_000;
+
 const TABLES: &[(&str, Bound)] = &[
     ("_migrations", Platform),
     ("access_keys", Quotas(&[Quota::Keys])),
-    ("attempts", Stated("some 200 rows per event (`wakeq.is_noted`), for as many days as a setting says")),
+    ("attempts", Stated(ATTEMPTS_MAX, "further ones are not recorded, until some have expired")),
     ("audit_log", Quotas(&[Quota::AuditLines])),
     (
         "batch_ends",
-        Stated("a row per member that has ended, which the minute's pass sums, until the batch goes"),
+        Stated(
+            7_000_000,
+            "a row per member that ended since the minute's pass summed: of 1,000,000 that waited, and \
+             of what a lone canvas emits in a minute",
+        ),
     ),
     ("batches", Quotas(&[Quota::Batches])),
     ("canvas_quotas", Platform),
-    ("canvas_turns", Stated("one row per canvas")),
+    ("canvas_turns", Stated(1, "one row per canvas")),
     ("checkpoints", Quotas(&[Quota::EventBytes])),
     ("chores", Platform),
     ("claim_gate", Platform),
@@ -51,35 +59,32 @@ const TABLES: &[(&str, Bound)] = &[
     ("event_tags", With("events_v2")),
     ("events_v2", Quotas(&[Quota::Events, Quota::EventBytes])),
     ("facet_settings", Platform),
-    ("facets", Stated("one row per canvas and registered queue")),
+    ("facets", With("queues")),
     ("halted_lanes", With("dead_events")),
     ("hooks", Quotas(&[Quota::Hooks])),
-    ("hour_statistics", Stated("1,001 rows per canvas and hour, for 14 days")),
+    ("hour_statistics", Stated(1_001 * 24 * 15, "1,001 rows per canvas and hour, for 14 days")),
     ("http_targets", Quotas(&[Quota::Targets])),
     ("idempotency_keys", Quotas(&[Quota::IdempotencyKeys])),
     ("idle_cursor", Platform),
     ("idle_marks", Platform),
-    ("known_errors", Stated("1,000 per canvas; further ones are refused")),
+    ("known_errors", Stated(1_000, "further ones are refused")),
     ("least_kept", Platform),
-    (
-        "limit_states",
-        Stated("a row for each key with a limit, for two hours after its use, or 31 days with a slow rate"),
-    ),
+    ("limit_states", Quotas(&[Quota::IdempotencyKeys])),
     ("limit_waits", With("events_v2")),
-    ("limits", Stated("1,000 per canvas; further ones are refused")),
+    ("limits", Stated(1_000, "further ones are refused")),
     ("locks", Platform),
     ("log", Quotas(&[Quota::LogBytes])),
     ("log_gate", Platform),
     ("log_partitioning", Platform),
     ("log_pins", Platform),
     ("log_streams", Quotas(&[Quota::LogStreams])),
-    ("minute_statistics", Stated("1,001 rows per canvas and minute, for a day")),
+    ("minute_statistics", Stated(1_001 * 60 * 25, "1,001 rows per canvas and minute, for a day")),
     ("nodes", Platform),
     ("objects", Quotas(&[Quota::Objects, Quota::ObjectBytes])),
-    ("operations", Stated("1,000 per canvas, of which 10 are open; ended ones go after 14 days")),
-    ("page_sessions", Stated("50 per key or person; those that nobody uses go after an hour")),
-    ("programs", Stated("1,000 per canvas that were seen within five minutes; further ones are not noted")),
-    ("pulled_handlers", Stated("1,000 per canvas; further ones are refused")),
+    ("operations", Stated(1_000, "of which 10 are open; ended ones go after 14 days")),
+    ("page_sessions", Stated(50 * 1_000, "50 for each of its keys; those that nobody uses go after an hour")),
+    ("programs", Stated(1_000, "seen within five minutes; further ones are not noted")),
+    ("pulled_handlers", Stated(1_000, "further ones are refused")),
     ("queue_patterns", Platform),
     ("queue_registry", Platform),
     ("queue_turns", Platform),
@@ -87,7 +92,11 @@ const TABLES: &[(&str, Bound)] = &[
     ("queues", Platform),
     (
         "resume_jobs",
-        Stated("a few rows per handler, until its events are awake; a pass reads 1,000 of all canvases"),
+        Stated(
+            2_000_010,
+            "two per handler, with as many handlers as events may wait, until they are awake, and one \
+             per open operation",
+        ),
     ),
     ("scheduling_rules", Quotas(&[Quota::Rules])),
     ("service_accounts", Platform),
@@ -95,9 +104,9 @@ const TABLES: &[(&str, Bound)] = &[
     ("single_groups", Platform),
     ("subscribers", Platform),
     ("subscriptions", Platform),
-    ("tombstones", Stated("100,000 per canvas; the hourly pass removes the oldest beyond that")),
+    ("tombstones", Stated(100_000, "the hourly pass removes the oldest beyond that")),
     ("unique_keys", Quotas(&[Quota::IdempotencyKeys])),
-    ("unknown_handlers", Stated("10,000 per canvas; the next ones are not noted")),
+    ("unknown_handlers", Stated(10_000, "the next ones are not noted")),
     ("workers", Platform),
 ];
 
@@ -131,7 +140,9 @@ async fn every_table_that_a_canvas_can_grow_has_a_bound() {
             ),
             Quotas(quotas) => counted.extend_from_slice(quotas),
             With(other) => assert!(answered.contains(other), "{table} with {other}"),
-            Stated(why) => assert!(why.len() > 10, "{table}"),
+            Stated(rows, why) => {
+                assert!(!why.is_empty() && (1..=ROWS_MAX).contains(rows), "{table}: {rows} rows");
+            }
         }
     }
     // Two are no rows of their own: what waits in inboxes, and how often crons tick.
