@@ -1,42 +1,103 @@
 //! What statements may read: which tables whole, how many pages, and what else there is to fill.
 
-/// Statements that read all of an index or of a table: how each begins, which tables, and why it
-/// may.
-pub(super) const WHOLE: [(&str, &str, &str); 13] = [
+/// Statements that read all of an index or of a table: how each begins, which tables, how many pages
+/// at most, and why it may. The events take some 12,000 pages, and a row that is found by an index is
+/// on another page than the one before.
+pub(super) const WHOLE: [(&str, &str, u64, &str); 13] = [
     (
-        "with events as ( update wakeq.events_v2 set delay_until = delay_until -",
+        SHIFT,
         "events_v2 dead_events emitted_ids idempotency_keys unique_keys checkpoints unknown_handlers http_targets \
          limits limit_states limit_waits",
+        0,
         "tests shift all events",
     ),
-    ("select min(moment) from", "events_v2 limit_waits", "tests look for the next moment of any event"),
-    ("select count(*) as \"count!\" from wakeq.events_v2", "events_v2", "tests count all events"),
+    (
+        "select min(moment) from",
+        "events_v2 limit_waits",
+        300_000,
+        "tests look for the next moment of any event",
+    ),
+    ("select count(*) as \"count!\" from wakeq.events_v2", "events_v2", 200_000, "tests count all events"),
     (
         "insert into wakeq.resume_jobs (kind, canvas_id, module, name) select distinct",
         "events_v2",
+        200_000,
         "reads what is parked",
     ),
     (
         "with recursive named as",
         "events_v2 halted_lanes",
+        300_000,
         "the first copy of each queue that is not parked; lanes of queues that have ended",
     ),
     (
         "select array( select coalesce(host(client_addr)",
         "events_v2",
+        200_000,
         "looks for any claim, before durations are changed",
     ),
-    ("delete from wakeq.unknown_handlers u using ( select", "unknown_handlers", "looks for old ones"),
-    ("update wakeq.http_targets t set previous_secret = null", "http_targets", "looks for old ones"),
+    (
+        "delete from wakeq.unknown_handlers u using ( select",
+        "unknown_handlers",
+        200_000,
+        "looks for old ones",
+    ),
+    (
+        "update wakeq.http_targets t set previous_secret = null",
+        "http_targets",
+        50_000,
+        "looks for old ones",
+    ),
     (
         "with locked as ( select canvas_id, module",
         "unknown_handlers",
+        200_000,
         "a worker has started: which are known",
     ),
-    ("select module || '/' || name || '/' || modifier", "unknown_handlers", "lists them"),
-    ("select module::text as \"module!\", name::text as \"name!\", count(*)", "halted_lanes", "reads any"),
-    ("select key, count(*) as", "http_targets", "an operator looks for secrets by their keys"),
-    ("select canvas_id, module::text as \"module!\"", "http_targets", "an operator seals secrets anew"),
+    ("select module || '/' || name || '/' || modifier", "unknown_handlers", 50_000, "lists them"),
+    (
+        "select module::text as \"module!\", name::text as \"name!\", count(*)",
+        "halted_lanes",
+        50_000,
+        "reads any",
+    ),
+    ("select key, count(*) as", "http_targets", 50_000, "an operator looks for secrets by their keys"),
+    (
+        "select canvas_id, module::text as \"module!\"",
+        "http_targets",
+        50_000,
+        "an operator seals secrets anew",
+    ),
+];
+
+/// How the statement begins by which tests shift all events.
+const SHIFT: &str = "with events as ( update wakeq.events_v2 set delay_until = delay_until -";
+
+/// Statements that are not run: how each begins, and why.
+pub(super) const NOT_RUN: [(&str, &str); 1] =
+    [(SHIFT, "it writes every event, and what it leaves behind is read by the others")];
+
+/// Statements that refuse all arguments that this test makes up, so that only their plans are
+/// looked at: how each begins, and why.
+pub(super) const REFUSED: &[(&str, &str)] = &[];
+
+/// Texts for statements that refuse the usual ones: states, kinds and causes, which are names as
+/// well, and what is no name.
+pub(super) const OTHER_WORDS: [&str; 14] = [
+    "retries",
+    "pause",
+    "wait",
+    "skip",
+    "dead",
+    "completed",
+    "failed",
+    "lifted",
+    "done",
+    "WORKER",
+    "1",
+    "[]",
+    "00000000-0000-0000-0000-000000000000",
+    "https://example.com",
 ];
 
 /// Tables of which statements ask whether they have any row: an index without a condition, in a
