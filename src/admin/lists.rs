@@ -376,7 +376,6 @@ fn summary(event: ListedEvent, policy: &Policy) -> EventSummary {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use uuid::Uuid;
 
@@ -414,12 +413,7 @@ mod tests {
         assert_eq!(admin.events(other, &filter, None, 100).await.unwrap().items, []);
         // Closing makes the session report what it has read.
         table.store.close().await;
-        let reported = async {
-            while table.fetched().await < before + 101 {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), reported).await.expect("no report");
+        wakeq_testbed::wait_while!(table.fetched().await < before + 101, "no report");
         let read = table.fetched().await - before;
         assert!(read < 500, "{read} rows");
     }

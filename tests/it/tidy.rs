@@ -20,6 +20,7 @@ mod source;
 mod sql;
 mod types;
 mod upkeep;
+mod waits;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -113,6 +114,11 @@ fn every_file_says_what_it_is_for() {
 #[test]
 fn nothing_unfinished_is_left() {
     pass(&sources().iter().flat_map(leftover_complaints).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_test_waits_without_an_end() {
+    pass(&sources().iter().flat_map(waits::complaints).collect::<Vec<_>>());
 }
 
 #[test]

@@ -252,9 +252,7 @@ mod tests {
             begun += usize::from(poll!(lookup).is_ready());
             tokio::task::yield_now().await;
         }
-        while gate.asked().len() < 6 {
-            tokio::task::yield_now().await;
-        }
+        wakeq_testbed::wait_while!(gate.asked().len() < 6, "six names are looked up");
         lookups.begin(B, "healthy").await;
         lookups.begin(B, "slow0").await;
         let asked = gate.asked();

@@ -106,9 +106,7 @@ async fn while_one_is_in_flight(
         tokio::spawn(async move { coalescer.call(request).await })
     };
     let first = call(0);
-    while seen.lock().unwrap().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    wakeq_testbed::wait_while!(seen.lock().unwrap().is_empty(), "no statement begins");
     let calls: Vec<_> = (1..=others).map(call).collect();
     tokio::task::yield_now().await;
     gate.add_permits(1000);
@@ -135,6 +133,7 @@ async fn waiting_requests_form_the_next_batch() {
 /// the first, or at most 5 ms.
 #[tokio::test(start_paused = true)]
 async fn several_requests_wait_for_the_statement_in_flight() {
+    let _time = wakeq_testbed::TestTime::begin();
     for (waiting, first_ends, (begins_ms, sizes)) in [
         (1, None, (0, vec![1, 1])),
         (2, None, (5, vec![1, 2])),
@@ -148,9 +147,7 @@ async fn several_requests_wait_for_the_statement_in_flight() {
             tokio::spawn(async move { coalescer.call(request).await })
         };
         let mut calls = vec![call(0)];
-        while sizes_seen().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        wakeq_testbed::wait_while!(sizes_seen().is_empty(), "no statement begins");
         let began = Instant::now();
         // All of them wait before the next statement is made: there is only this thread.
         calls.extend((1..=waiting).map(call));
@@ -263,9 +260,7 @@ async fn a_caller_that_gave_up_is_left_out_of_the_statement() {
         let coalescer = coalescer.clone();
         async move { coalescer.call(1).await }
     });
-    while seen.lock().unwrap().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    wakeq_testbed::wait_while!(seen.lock().unwrap().is_empty(), "no statement begins");
     {
         let mut impatient = std::pin::pin!(coalescer.call(2));
         assert!(futures_util::poll!(impatient.as_mut()).is_pending());
@@ -292,9 +287,7 @@ async fn nothing_hangs_when_it_is_dropped() {
         call.await.unwrap().unwrap();
     }
     // The statement, and with it its clone of `seen`, is dropped when the last task has ended.
-    while Arc::strong_count(&seen) > 1 {
-        tokio::task::yield_now().await;
-    }
+    wakeq_testbed::wait_while!(Arc::strong_count(&seen) > 1, "a task goes on");
 }
 
 /// A statement that panics, which only a bug does, is an error for its callers, and for none after

@@ -250,13 +250,11 @@ impl Table {
         let ended =
             sqlx::query("select pg_terminate_backend(pid) from unnest($1::integer[]) as waiting (pid)");
         ended.bind(&pids).execute(&self.pool).await.unwrap();
-        let ending = async {
-            let left = "select exists (select from pg_stat_activity where pid = any ($1))";
-            while sqlx::query_scalar(left).bind(&pids).fetch_one(&self.pool).await.unwrap() {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), ending).await.expect("they do not end");
+        let left = "select exists (select from pg_stat_activity where pid = any ($1))";
+        wakeq_testbed::wait_while!(
+            sqlx::query_scalar(left).bind(&pids).fetch_one(&self.pool).await.unwrap(),
+            "they do not end"
+        );
     }
 }
 

@@ -408,7 +408,7 @@ fn whole(node: &Value) -> Vec<(&str, &str)> {
 }
 
 /// The most pages that the statement reads, whichever the arguments; `None` if it refuses all of
-/// them. Of one that reads whole tables, the first that it takes say enough.
+/// them. Of one that reads whole tables, the first arguments that it takes say enough.
 async fn pages(
     session: &mut Session,
     statement: &Prepared,

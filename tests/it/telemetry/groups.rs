@@ -12,7 +12,7 @@ use wakeq_streams::{BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, Event
 
 use super::scraped::{ANY_PORT, address, scrape};
 use crate::processes::work::Process;
-use crate::support::{Stage, TIMEOUT};
+use crate::support::{Stage, TIMEOUT, wait_while};
 
 /// Appends an event of a company of this canvas; returns its `seq`.
 async fn append(log: &Log, canvas: CanvasId, says: &str) -> i64 {
@@ -80,13 +80,11 @@ async fn a_program_with_a_broker_exports_metrics_of_its_groups() {
     let (stop, running) = node(&stage, &log).await;
     let variables = [("WAKEQ_NOTIFIER", "local"), ANY_PORT[0]];
     let process = Process::own("work", stage.database.url(), None, &variables);
-    let caught_up = async {
-        let behind = "select 3 - count(*) from wakeq.consumer_positions where position >= $1";
-        while sqlx::query_scalar::<_, i64>(behind).bind(last).fetch_one(&stage.pool).await.unwrap() > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, caught_up).await.expect("they come to the end of the log");
+    let behind = "select 3 - count(*) from wakeq.consumer_positions where position >= $1";
+    wait_while!(
+        sqlx::query_scalar::<_, i64>(behind).bind(last).fetch_one(&stage.pool).await.unwrap() > 0,
+        "they come to the end of the log"
+    );
     let url = address(&process).unwrap();
     let of = |name: &str, group: &str| format!("{name}{{messaging_consumer_group_name=\"{group}\"}}");
     let failed = "wakeq_consumer_events_total{error_type=\"error\",messaging_consumer_group_name=\"choosy\"}";

@@ -80,6 +80,7 @@ mod tests {
     /// own; and a publisher beside them.
     #[tokio::test]
     async fn all_streams_of_this_process_have_its_name() {
+        let _time = wakeq_testbed::TestTime::begin();
         let emulator = OwnEmulator::start().await.unwrap();
         let config = PubSubConfig {
             emulator_host: Some(emulator.host()),
@@ -89,13 +90,8 @@ mod tests {
         let subscription = format!("projects/{}/subscriptions/{}", config.project, config.subscription);
         let pubsub = Arc::new(PubSub::connect(config).await.unwrap());
         let _streams = [pubsub.subscribe(10).await.unwrap(), pubsub.subscribe(10).await.unwrap()];
-        let clients = loop {
-            let clients = emulator.clients(&subscription);
-            if clients.len() == 2 {
-                break clients;
-            }
-            tokio::task::yield_now().await;
-        };
+        wakeq_testbed::wait_while!(emulator.clients(&subscription).len() != 2, "a stream has not begun");
+        let clients = emulator.clients(&subscription);
         assert!(!is_another_among(&clients, PubSub::client_name()), "{clients:?}");
     }
 }

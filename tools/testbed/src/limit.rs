@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::choice::say;
 
-/// Many times what the longest test takes on a busy machine.
-const USUAL: Duration = Duration::from_secs(900);
+/// Many times what the longest test takes on a busy machine, and less than all tests may take.
+const USUAL: Duration = Duration::from_secs(420);
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// As after a failed test.
 const EXIT_CODE: i32 = 101;
@@ -21,7 +21,7 @@ static RUNNING: LazyLock<Mutex<HashMap<u64, (String, Instant)>>> = LazyLock::new
     Mutex::default()
 });
 
-/// A test that has begun; it has ended when this is dropped. If that takes more than 15 minutes, or
+/// A test that has begun; it has ended when this is dropped. If that takes more than 7 minutes, or
 /// `TEST_LIMIT_S` seconds, the process ends with the test's name.
 ///
 /// A [`TestDatabase`](crate::TestDatabase) has one. Tests without a database begin it themselves.
@@ -88,8 +88,8 @@ mod tests {
             (2, ("late".to_owned(), began + Duration::from_secs(5))),
         ]);
         let after = |seconds| overdue(&running, USUAL, began + Duration::from_secs(seconds));
-        assert_eq!(after(900), None);
-        assert_eq!(after(901).as_deref(), Some("early"));
+        assert_eq!(after(420), None);
+        assert_eq!(after(421).as_deref(), Some("early"));
         assert_eq!(limit(Some("7200")), Duration::from_secs(7200));
         assert_eq!(limit(Some("soon")), USUAL);
     }

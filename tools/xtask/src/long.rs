@@ -13,6 +13,8 @@ use crate::{cargo, root, succeed};
 /// The line above a long test.
 const MARK: &str = "#[ignore = \"long: `cargo xtask long` runs it\"]";
 const TESTS: &str = "tests/it";
+/// As long as the longest of them takes on a busy machine, and longer than a short one may.
+const LIMIT_S: &str = "1800";
 
 /// Runs all that are marked.
 pub(crate) fn run() -> Result<()> {
@@ -31,7 +33,7 @@ pub(crate) fn run() -> Result<()> {
         bail!("{unknown} is marked as long, and is no test: {TESTS} has it in another module");
     }
     println!("{} long tests", marked.len());
-    succeed(cargo().args(tests).arg("--exact").args(&marked))
+    succeed(cargo().args(tests).arg("--exact").args(&marked).env("TEST_LIMIT_S", LIMIT_S))
 }
 
 /// The paths of all that are marked.

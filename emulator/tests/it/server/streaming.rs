@@ -160,10 +160,5 @@ async fn a_client_that_is_gone_leaves_no_stream() {
     let open = || stage.emulator.broker(|broker, now| broker.overview(now).streams.len());
     assert_eq!(open(), 1);
     drop(stream);
-    soon(async {
-        while open() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    wakeq_testbed::wait_while!(open() > 0, "the stream stays");
 }

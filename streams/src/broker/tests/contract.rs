@@ -307,9 +307,7 @@ async fn a_lock_is_held_by_one(groups: &impl Groups) {
     assert!(groups.try_lock(&name("other"), two, LEASE).await.unwrap().is_some());
     assert_eq!(groups.holder(&lock).await.unwrap(), Some(held.clone()));
     assert!(groups.renew(&held, NO_LEASE).await.unwrap());
-    while groups.holder(&lock).await.unwrap().is_some() {
-        tokio::task::yield_now().await;
-    }
+    wakeq_testbed::wait_while!(groups.holder(&lock).await.unwrap().is_some(), "its lease does not end");
     assert!(groups.renew(&held, NO_LEASE).await.unwrap(), "nobody has taken it");
     let taken = loop {
         if let Some(taken) = groups.try_lock(&lock, two, LEASE).await.unwrap() {

@@ -9,7 +9,7 @@ use wakeq::log::EventSource;
 use wakeq_streams::{Entity, EntityEvent};
 
 use super::{Account, Balance, Bank, Change, account, config};
-use crate::support::TIMEOUT;
+use crate::support::{TIMEOUT, wait_while};
 
 /// The variable that names the file with the stored events, one per line.
 const STORED: &str = "WAKEQ_TEST_STORED";
@@ -32,9 +32,7 @@ async fn nothing_is_seen_before_it_is_stored() {
     let tried = async {
         // Twice: the batch that was given up, and the next one.
         for waiting in [1, 0, 1] {
-            while bank.count(batches).await != waiting {
-                tokio::task::yield_now().await;
-            }
+            wait_while!(bank.count(batches).await != waiting, "no batch is tried");
             assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await, before);
             assert_eq!(bank.shown("ada").await, before);
         }

@@ -35,7 +35,7 @@ pub enum DatabaseError {
 }
 
 /// A database for one test, on the server that all tests of this process share. It is dropped with
-/// this value, even if it still has connections. If a test keeps it for more than 15 minutes, or
+/// this value, even if it still has connections. If a test keeps it for more than 7 minutes, or
 /// `TEST_LIMIT_S` seconds, the process ends with the test's name.
 ///
 /// ```no_run
