@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{PAGE_PERIOD, WakeError, Waker};
-use crate::event::CanvasId;
+use crate::event::{CanvasId, spread};
 use crate::store::MissedCursor;
 
 /// Maximum number of pages that are looked at after one interruption. The promises wake the rest.
@@ -15,7 +15,8 @@ const PAGES: usize = 10;
 /// How often it is tried, since an interruption of the notifier has often broken other connections,
 /// too.
 const TRIES: u32 = 6;
-/// The pause before the second try; it doubles each time.
+/// The pause before the second try; it doubles each time. Jitter makes it longer, since many
+/// processes are interrupted together.
 const RETRY: Duration = Duration::from_millis(250);
 /// How many pages a look goes on for the sake of other canvases, once one of them has no room.
 const OTHERS_PAGES: usize = 25;
@@ -49,7 +50,7 @@ impl Waker {
                     }
                     Err(error) => report(&error, attempt),
                 }
-                sleep(RETRY * 2_u32.pow(attempt)).await;
+                sleep(spread(RETRY * 2_u32.pow(attempt))).await;
             }
         }
     }
@@ -89,7 +90,7 @@ impl Waker {
                     }
                     Err(error) => {
                         report(&error, attempt);
-                        sleep(RETRY * 2_u32.pow(attempt)).await;
+                        sleep(spread(RETRY * 2_u32.pow(attempt))).await;
                         attempt += 1;
                     }
                 }
