@@ -114,6 +114,12 @@ impl Site {
         Ok(server)
     }
 
+    /// Starts another program of the release build on the database.
+    pub(super) fn start_program(&self, name: &str) -> Result<ChildProcess> {
+        let program = crate::bench::target().join("release").join(name);
+        Ok(self.guard.start(Launch::new(program).environment("DATABASE_URL", self.url()))?)
+    }
+
     /// The key of all its processes.
     fn key(&self) -> Result<String> {
         let create = "keys create field --all-canvases --scope emit --scope read --scope operate";

@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
-use super::at_most;
 use super::deployment::{NIL, Site};
 use super::receiver::Receiver;
 use super::relay::Relay;
+use super::{at_most, until};
 
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -21,7 +21,8 @@ pub(super) async fn run(site: &Site) -> Result<()> {
         let server = site.start_on(&url, &[("WAKEQ_SHUTDOWN_GRACE", "5s")]).await?;
         if busy {
             server.emit(NIL, "hangs", 1).await?;
-            super::until(Duration::from_secs(30), async || Ok(!receiver.taken("hang").is_empty())).await?;
+            let hangs = until(Duration::from_secs(30), async || Ok(!receiver.taken("hang").is_empty()));
+            ensure!(hangs.await?, "the handler that hangs has not started");
         }
         relay.freeze();
         let began = Instant::now();

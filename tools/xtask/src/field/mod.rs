@@ -7,12 +7,14 @@
 mod burst;
 mod deployment;
 mod flood;
+mod function;
 mod half_open;
 mod handlers;
 mod hanging;
 mod hostile;
 mod limited;
 mod operation;
+mod outrun;
 mod page;
 mod receiver;
 mod relay;
@@ -34,7 +36,7 @@ type Running<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 type Scenario = (&'static str, &'static str, for<'a> fn(&'a Site, u64) -> Running<'a>);
 
 /// The short name of each, what it shows, and what runs it. The minutes are for one that watches.
-const SCENARIOS: [Scenario; 13] = [
+const SCENARIOS: [Scenario; 15] = [
     (
         "burst",
         "150,000 events after a quiet hour, by the statistics of an empty table and of one row",
@@ -55,6 +57,12 @@ const SCENARIOS: [Scenario; 13] = [
         |site, _| Box::pin(hanging::run(site)),
     ),
     ("slow", "3,000 slow events of one canvas, and ten of another", |site, _| Box::pin(slow::run(site))),
+    ("function", "3,000 events of one canvas for a slow function, and ten of another", |site, _| {
+        Box::pin(function::run(site))
+    }),
+    ("outrun", "1,000 events a second of one canvas over HTTP, and others of another", |site, _| {
+        Box::pin(outrun::run(site))
+    }),
     ("flood", "200,000 events of one canvas by one statement of SQL, and others of another", |site, _| {
         Box::pin(flood::run(site))
     }),

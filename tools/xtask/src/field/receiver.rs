@@ -1,6 +1,6 @@
-//! A receiver of deliveries that behaves as its path says: `/ok`, `/hang`, `/slow` (3 s), `/busy`
-//! (10 s), `/limited`, which takes 20 requests a second and refuses others with 429 and
-//! `Retry-After: 1`, and `/fails`, which answers the first request with 500.
+//! A receiver of deliveries that behaves as its path says: `/ok`, `/brief` (50 ms), `/hang`, `/slow`
+//! (3 s), `/busy` (10 s), `/limited`, which takes 20 requests a second and refuses others with 429
+//! and `Retry-After: 1`, and `/fails`, which answers the first request with 500.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +10,7 @@ use anyhow::Result;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
+pub(super) const BRIEF: Duration = Duration::from_millis(50);
 pub(super) const SLOW: Duration = Duration::from_secs(3);
 pub(super) const BUSY: Duration = Duration::from_secs(10);
 const RATE: usize = 20;
@@ -62,6 +63,7 @@ impl Receiver {
             let status = self.note(&path);
             match path.as_str() {
                 "/hang" => std::future::pending().await,
+                "/brief" => tokio::time::sleep(BRIEF).await,
                 "/slow" => tokio::time::sleep(SLOW).await,
                 "/busy" => tokio::time::sleep(BUSY).await,
                 _ => {}
