@@ -37,7 +37,7 @@ use wakeq_service::access::Scope;
 use wakeq_testbed::TestDatabase;
 
 use crate::support::service::Service;
-use crate::support::{SECRET_KEY, database, durability};
+use crate::support::{SECRET_KEY, database, durability, login};
 
 /// A terminal with the variables that `wakeq` reads.
 pub(crate) struct Terminal {
@@ -234,6 +234,7 @@ async fn migrate_of_the_release_before_succeeds_on_a_newer_schema() {
     assert_eq!(terminal.prints(&["migrate"]).await, expected);
     assert_eq!(terminal.prints(&["migrate", "--dry-run"]).await, expected);
     assert_eq!(terminal.prints(&["stats"]).await, "no events, no rules, and no targets\n");
+    grants_roles_their_rights(&database, &expected).await;
     sqlx::query("delete from wakeq._migrations where version = 21").execute(&pool).await.unwrap();
     sqlx::query("update wakeq._migrations set success = false where version = 3")
         .execute(&pool)
@@ -243,6 +244,19 @@ async fn migrate_of_the_release_before_succeeds_on_a_newer_schema() {
     assert!(refused.starts_with("wakeq: migration 3 is marked as not finished"), "{refused}");
     assert!(refused.contains("wakeq._migrations") && !refused.contains("_sqlx"), "{refused}");
     pool.close().await;
+}
+
+/// As the chart's job does, with the variables that it sets.
+async fn grants_roles_their_rights(database: &TestDatabase, migrated: &str) {
+    let ((api, api_url), (worker, _)) = (login(database, "api").await, login(database, "worker").await);
+    let job = Terminal::on(database).set("WAKEQ_API_ROLE", &api).set("WAKEQ_WORKER_ROLE", &worker);
+    let granted = format!(
+        "{migrated}      granted  the rights of the kind `api` to {api}\n      \
+         granted  the rights of the kind `worker` to {worker}\n"
+    );
+    assert_eq!(job.raw(&["migrate"]).await, granted);
+    let reader = Terminal::on(database).set("DATABASE_URL", &api_url);
+    assert_eq!(reader.prints(&["stats"]).await, "no events, no rules, and no targets\n");
 }
 
 #[tokio::test]
