@@ -153,8 +153,9 @@ fn unavailable(source: &sqlx::Error) -> &'static str {
         (sqlx::Error::Io(error), _) if error.kind() == std::io::ErrorKind::InvalidData => NO_TLS,
         // The pool does not say what kept it from opening a connection within its time.
         (sqlx::Error::PoolTimedOut, _) => {
-            "Postgres is not reachable: check DATABASE_URL, that the server runs, and that it has connections left for \
-             this role (`wakeq doctor` says which it is)"
+            "Postgres is not reachable: check DATABASE_URL and that the server runs. If it does, it has no connection \
+             left for this role: raise the role's limit or max_connections, or run fewer processes (`wakeq doctor` \
+             says which it is)"
         }
         _ => "Postgres is not reachable: check DATABASE_URL and that the server runs",
     }
@@ -317,10 +318,18 @@ mod tests {
             (sqlx::Error::Io(handshake), "Postgres answers, but no TLS"),
             (sqlx::Error::Tls("server does not support TLS".into()), "Postgres answers, but no TLS"),
             (sqlx::Error::Io(refused), "Postgres is not reachable"),
-            (sqlx::Error::PoolTimedOut, "Postgres is not reachable"),
         ] {
             let words = StoreError::from_sqlx("connect", error).to_string();
             assert!(words.starts_with(beginning), "{words}");
+        }
+    }
+
+    /// It may be down, or full: both are said, and what to do about either.
+    #[test]
+    fn a_connection_that_did_not_come_in_time_has_two_causes() {
+        let words = StoreError::from_sqlx("connect", sqlx::Error::PoolTimedOut).to_string();
+        for part in ["is not reachable: check DATABASE_URL", "raise the role's limit or max_connections"] {
+            assert!(words.contains(part), "{words}");
         }
     }
 }
