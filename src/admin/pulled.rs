@@ -406,7 +406,8 @@ mod tests {
         table.store.bound_attempts(1_000);
         for canvas in [MANY, FEW] {
             let mail = HandlerScope::worker(canvas, "mail").unwrap();
-            table.store.put_pulled(&mail, &PullPolicy::default(), &Actor::user("ada")).await.unwrap().unwrap();
+            let put = table.store.put_pulled(&mail, &PullPolicy::default(), &Actor::user("ada")).await;
+            assert!(put.unwrap().unwrap().new);
             for event in table.add_keyed(canvas, &[], 2).await {
                 table.make_mail(event.id).await;
             }

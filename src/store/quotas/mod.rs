@@ -21,9 +21,9 @@ use tokio::time::Instant;
 use crate::event::{
     CanvasId, EventOptions, LimitKey, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId, Unique,
 };
+pub use crate::store::kernel::usage::ATTEMPTS_MAX;
 use crate::store::kernel::usage::{KnownUsage, Measurement, Pair, QuotaPair, Verdict};
 use crate::store::kernel::{Sql, Store, StoreError};
-pub use crate::store::kernel::usage::ATTEMPTS_MAX;
 pub use limits::QuotaUse;
 use measure::LOG_ROW_BYTES;
 pub use measure::default_quota;
