@@ -71,9 +71,7 @@ pub(crate) use queues::{
     DuePlace, Fence, LeasePosition, LeasedEvents, LeasedRow, NewQueueRow, PulledSplit, QueuePut, TurnRequest,
 };
 pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
-pub use quotas::{
-    ATTEMPTS_MAX, Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas,
-};
+pub use quotas::{ATTEMPTS_MAX, Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
 pub use targets::{FoundTarget, PulledHandler, RegisteredTarget, SecretCounts};
 pub(crate) use targets::{
     NewTargetRow, PulledDeletion, PulledPut, PutOutcome, SealedHeaders, TargetPosition,

@@ -44,11 +44,7 @@ impl Sql<'_> {
         Ok(woken)
     }
 
-    async fn wake_at(
-        &self,
-        named: &[&HeldLimit],
-        ended: &[EventId],
-    ) -> Result<Vec<WokenEvent>, StoreError> {
+    async fn wake_at(&self, named: &[&HeldLimit], ended: &[EventId]) -> Result<Vec<WokenEvent>, StoreError> {
         let canvases: Vec<Uuid> = named.iter().map(|limit| limit.canvas.0).collect();
         let names: Vec<String> = named.iter().map(|limit| limit.name.clone()).collect();
         let ended: Vec<Uuid> = ended.iter().map(|id| id.0).collect();
@@ -68,9 +64,10 @@ impl Sql<'_> {
         let rows = self.session().await?.all("wake what waits at limits", query).await?;
         let told = rows.into_iter().map(|row| {
             let notification = Notification::new(EventId(row.id), CanvasId(row.canvas_id));
-            let address = row.module.zip(row.name).zip(row.modifier).and_then(|((module, name), modifier)| {
-                address(row.canvas_id, &module, &name, &modifier).ok()
-            });
+            let address =
+                row.module.zip(row.name).zip(row.modifier).and_then(|((module, name), modifier)| {
+                    address(row.canvas_id, &module, &name, &modifier).ok()
+                });
             WokenEvent { notification: notification.urgent_if(row.is_urgent), address }
         });
         Ok(told.collect())

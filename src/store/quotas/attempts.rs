@@ -18,8 +18,7 @@ impl Sql<'_> {
     /// Decides in memory, and never waits: the next measurement is made in the background.
     pub(in crate::store) fn has_room_for_attempt(&self, canvas: CanvasId) -> bool {
         let known = self.quotas.of(canvas, QuotaPair::Attempts);
-        let verdict =
-            known.with(|headroom| headroom.ask([1, 0], QuotaPair::Attempts.free(), Instant::now()));
+        let verdict = known.with(|headroom| headroom.ask([1, 0], QuotaPair::Attempts.free(), Instant::now()));
         if matches!(verdict, Verdict::GoAndMeasure | Verdict::Measure) {
             self.measure_in_background(canvas, QuotaPair::Attempts, &known);
         }

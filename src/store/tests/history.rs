@@ -60,7 +60,8 @@ impl Table {
 
     /// Adds attempts at one event.
     pub(crate) async fn add_attempts(&self, canvas: CanvasId, count: i32) {
-        let add = "insert into wakeq.attempts (canvas_id, event_id, number, nonce, outcome, started_at, took_us)
+        let add =
+            "insert into wakeq.attempts (canvas_id, event_id, number, nonce, outcome, started_at, took_us)
                    select $1, $1, n, 1, 'retried', now(), 1 from generate_series(1, $2) n";
         sqlx::query(add).bind(canvas.0).bind(count).execute(&self.pool).await.unwrap();
     }

@@ -42,12 +42,7 @@ pub(super) const WHOLE: [(&str, &str, u64, &str); 13] = [
         200_000,
         "looks for old ones",
     ),
-    (
-        "update wakeq.http_targets t set previous_secret = null",
-        "http_targets",
-        50_000,
-        "looks for old ones",
-    ),
+    ("update wakeq.http_targets t set previous_secret = null", "http_targets", 50_000, "looks for old ones"),
     (
         "with locked as ( select canvas_id, module",
         "unknown_handlers",
@@ -122,7 +117,11 @@ pub(super) const MANY: [(&str, u64, &str); 25] = [
     ("with asked as materialized", 40_000, "counts up to 20,000 copies"),
     ("with recursive canvases as ( (select canvas_id, 1 as number", 40_000, "counts up to 10,000 copies"),
     ("with limits as materialized ( select wakeq.quota_of($1, 'events'", 200_000, "counts a canvas's events"),
-    ("with limits as materialized ( select wakeq.quota_of($1, 'chosen-ids'", 75_000, "counts chosen ids and keys"),
+    (
+        "with limits as materialized ( select wakeq.quota_of($1, 'chosen-ids'",
+        75_000,
+        "counts chosen ids and keys",
+    ),
     ("select live.due", 250_000, "counts the dead events of ten handlers, each among all of the canvas"),
     ("select id, canvas_id, module::text as \"module!\"", 50_000, "looks for a handler's dead events"),
     ("select count(*) as \"count!\" from ( select from wakeq.dead_events", 50_000, "counts such ones"),

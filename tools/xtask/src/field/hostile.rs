@@ -17,7 +17,8 @@ const GUESSES: [&str; 6] =
 const LISTENED: &str = "select array(select distinct substring(query from '^LISTEN \"(wakeq_[0-9a-f]{32})\"$')
       from pg_stat_activity where query ~ '^LISTEN \"wakeq_[0-9a-f]{32}\"$' and datname = current_database())";
 /// 600 messages, on all of these names.
-const FLOOD: &str = "select count(pg_notify(c.name, gen_random_uuid() || ' ' || gen_random_uuid() || ' ' || number))
+const FLOOD: &str =
+    "select count(pg_notify(c.name, gen_random_uuid() || ' ' || gen_random_uuid() || ' ' || number))
     from unnest($1::text[]) as c (name), generate_series(1, 600 / cardinality($1)) as number";
 const SAMPLES: usize = 100;
 
