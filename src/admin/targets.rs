@@ -10,7 +10,7 @@ use super::retries::check_retries;
 use super::rules::of_handler;
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{
-    Actor, CanvasId, HandlerAddress, HandlerScope, Keep, Name, RuleKind, SealError, Secret, TargetHeaders,
+    Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealError, Secret, TargetHeaders,
     TargetPolicy, TargetUrl,
 };
 use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget, SealedHeaders};
