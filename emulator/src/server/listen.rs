@@ -6,6 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -19,6 +21,7 @@ use super::admin;
 use super::calls::Calls;
 use super::core::Core;
 use super::cors::AllowedOrigins;
+use super::head_start::LastPublish;
 use super::origin::Guard;
 use super::port::Port;
 use super::push::{Pushing, Tokens};
@@ -169,8 +172,10 @@ async fn connection(stream: TcpStream, port: Port, crowded: Arc<Notify>, stop: C
     let _slower = stream.set_nodelay(true);
     let asked = CancellationToken::new();
     let first = asked.clone();
-    let service = service_fn(move |request| {
+    let publishes = LastPublish::default();
+    let service = service_fn(move |mut request: Request<Incoming>| {
         first.cancel();
+        request.extensions_mut().insert(publishes.clone());
         port.clone().answer(request)
     });
     let mut builder = Builder::new(TokioExecutor::new());

@@ -10,6 +10,7 @@ mod cors;
 mod data;
 mod followed;
 mod grpc;
+mod head_start;
 mod listen;
 mod log;
 mod origin;

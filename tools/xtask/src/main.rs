@@ -117,8 +117,8 @@ enum Verb {
         #[arg(long)]
         google: bool,
     },
-    /// Run our script with the official Node client against the emulator; installs the client into
-    /// emulator/tests/node.
+    /// Run the official Node client's system tests and our script with it against the emulator;
+    /// installs the client into emulator/tests/node, and the tests into target/pubsub-node.
     PubsubNode {
         /// Run against Google's emulator instead of ours.
         #[arg(long)]

@@ -6,6 +6,7 @@
 
 use crate::proto::protobuf::Empty;
 use serde_json::Value;
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::Calls;
@@ -19,6 +20,7 @@ use crate::proto::pubsub::schema_service_server::SchemaService;
 use crate::proto::pubsub::subscriber_server::Subscriber;
 use crate::proto::pubsub::*;
 use crate::server::grpc;
+use crate::server::head_start::LastPublish;
 
 /// Implements a service's trait, except for the items in braces at the end, and the calls of its
 /// methods with JSON.
@@ -30,8 +32,12 @@ macro_rules! service {
         impl $trait for Calls {
             $(
                 async fn $method(&self, request: Request<$request>) -> Result<Response<$response>, Status> {
+                    let published = published($rpc, &request);
                     let request = request.into_inner();
                     let answer = self.call(Method::named($rpc), |broker, now| {
+                        if let Some(published) = published {
+                            published.note(Instant::now());
+                        }
                         $work(broker, now, request)
                     });
                     answer.await.map(Response::new).map_err(grpc::status)
@@ -127,6 +133,12 @@ service! { SchemaService, schema_json:
     "ValidateMessage" validate_message(ValidateMessageRequest)
         -> ValidateMessageResponse = Broker::validate_message;
     {}
+}
+
+/// Where a publish over this request's connection is noted; `None` for other methods.
+fn published<T>(rpc: &str, request: &Request<T>) -> Option<LastPublish> {
+    let publishes = request.extensions().get::<LastPublish>();
+    publishes.filter(|_| rpc == "Publish").cloned()
 }
 
 /// Methods without a result answer with an empty message.

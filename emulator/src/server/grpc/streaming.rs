@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::stream::unfold;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TryRecvError};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -19,6 +20,7 @@ use crate::broker::{Answer, Method, Refusal, StreamId, StreamTurn, answers_pings
 use crate::proto::pubsub::{StreamingPullRequest, StreamingPullResponse};
 use crate::server::calls::{Calls, stopping};
 use crate::server::core::Core;
+use crate::server::head_start::{Hold, LastPublish};
 use crate::server::waiting::Waiter;
 
 /// The responses of a stream.
@@ -45,12 +47,13 @@ pub(in crate::server) async fn streaming_pull(
     calls: &Calls,
     request: Request<Streaming<StreamingPullRequest>>,
 ) -> Result<Response<PullResponses>, Status> {
-    let (metadata, _, mut requests) = request.into_parts();
+    let (metadata, extensions, mut requests) = request.into_parts();
     let mut first = requests.message().await?.ok_or_else(|| status(nothing_asked()))?;
     if let Some(name) = metadata.get(CLIENT_NAME).and_then(|name| name.to_str().ok()) {
         name.clone_into(&mut first.client_id);
     }
-    let stream = OpenStream::open(calls, &first, requests).await.map_err(status)?;
+    let hold = Hold::new(extensions.get::<LastPublish>().cloned().unwrap_or_default());
+    let stream = OpenStream::open(calls, &first, requests, hold).await.map_err(status)?;
     let turns = unfold(stream, |mut stream| async move {
         let item = stream.next().await?;
         Some((item.map_err(status), stream))
@@ -74,6 +77,7 @@ struct OpenStream {
     asked: Arc<Notify>,
     answers: Receiver<Answer<StreamingPullResponse>>,
     heartbeats: bool,
+    hold: Hold,
     had_a_turn: bool,
     ended: bool,
     _reader: AbortOnDropHandle<()>,
@@ -84,6 +88,7 @@ impl OpenStream {
         calls: &Calls,
         first: &StreamingPullRequest,
         requests: Streaming<StreamingPullRequest>,
+        hold: Hold,
     ) -> Answer<Self> {
         calls.admit(Method::StreamingPull).await?;
         let core = Arc::clone(calls.core());
@@ -102,6 +107,7 @@ impl OpenStream {
             asked,
             answers,
             heartbeats,
+            hold,
             had_a_turn: false,
             ended: false,
             _reader,
@@ -146,15 +152,27 @@ impl OpenStream {
             if self.core.with(|broker, _| broker.should_step_back(self.id)) {
                 tokio::task::yield_now().await;
             }
-            match self.core.with(|broker, now| broker.take_for_stream(now, self.id, MESSAGES_PER_RESPONSE)) {
-                StreamTurn::Response(response) => return Some(Ok(response)),
-                StreamTurn::Ended(refusal) => return Some(Err(refusal)),
-                StreamTurn::Nothing => {}
+            // Decided under the lock, since a publish is noted before its messages are there.
+            let hold = &mut self.hold;
+            let turn = self.core.with(|broker, now| match hold.until(Instant::now()) {
+                Some(until) => Err(until),
+                None => Ok(broker.take_for_stream(now, self.id, MESSAGES_PER_RESPONSE)),
+            });
+            let held = turn.as_ref().err().copied();
+            match turn {
+                Ok(StreamTurn::Response(response)) => {
+                    self.hold.looked(true);
+                    return Some(Ok(response));
+                }
+                Ok(StreamTurn::Ended(refusal)) => return Some(Err(refusal)),
+                Ok(StreamTurn::Nothing) => self.hold.looked(false),
+                Err(_until) => {}
             }
             tokio::select! {
                 () = self.core.stop().cancelled() => {}
                 answer = self.answers.recv() => return answer,
                 () = rung => {}
+                () = sleep_until(held.unwrap_or_else(Instant::now)), if held.is_some() => {}
                 () = self.asked.notified() => {}
                 () = silence.as_mut(), if self.heartbeats => return Some(Ok(self.heartbeat())),
             }

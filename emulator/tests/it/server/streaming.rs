@@ -1,5 +1,7 @@
 //! Streams: woken, shared, closed.
 
+use std::time::{Duration, Instant};
+
 use tokio::sync::mpsc::{Sender, channel};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
@@ -72,6 +74,19 @@ async fn one_publish_is_one_response() {
     let mut stream = open(&stage, |_| ()).await;
     stage.publish(&["one", "two", "three"]).await;
     assert_eq!(stream.texts().await, ["one", "two", "three"]);
+}
+
+#[tokio::test]
+async fn the_answer_to_a_publish_has_a_head_start_over_its_message() {
+    let stage = Stage::new().await;
+    let mut stream = open(&stage, |_| ()).await;
+    for text in ["one", "two"] {
+        let began = Instant::now();
+        stage.publish(&[text]).await;
+        assert_eq!(stream.texts().await, [text]);
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(20), "the message came after {took:?}");
+    }
 }
 
 #[tokio::test]
