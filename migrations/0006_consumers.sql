@@ -239,8 +239,9 @@ create index subscribers_group on wakeq.subscribers (subscriber_name, subscriber
 create index subscriptions_group on wakeq.subscriptions (subscriber_name, subscriber_id);
 create index subscriptions_node on wakeq.subscriptions (node_id, subscriber_id);
 
--- The condition holds for every row, and keeps statements about an event out (0001).
-create index entity_events_correlation on wakeq.entity_events (canvas_id, correlation_id)
+-- Read in pages, in the order in which they were sent. The condition holds for every row, and keeps
+-- statements about an event out (0001).
+create index entity_events_correlation on wakeq.entity_events (canvas_id, correlation_id, link_id)
     where correlation_id is not null;
 -- What is old enough to be forgotten; an event that has not ended never is.
 create index entity_events_ended on wakeq.entity_events (coalesce(held_at, ended_at)) where ended_at is not null;

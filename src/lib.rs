@@ -237,7 +237,7 @@ pub mod events {
         Traceparent, Unique, UniqueOutcome,
     };
     pub use crate::store::{
-        AttemptRecord, BatchProgress, BatchState, EndedEvent, HandlerAttempt, RegisteredBatch,
+        AttemptRecord, BatchProgress, BatchState, EndedEvent, HandlerAttempt, LastAttempts, RegisteredBatch,
     };
 }
 

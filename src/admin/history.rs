@@ -4,7 +4,7 @@ use super::cursor::DeadPosition;
 use super::lists::cut;
 use super::{Admin, AdminError, Cursor, EventCount, LIST_MAX, Page};
 use crate::event::{CanvasId, EndedFilter, EventId, HandlerScope, Name, Timestamp};
-use crate::store::{AttemptRecord, EndedEvent, FoundEnded, HandlerAttempt};
+use crate::store::{AttemptRecord, EndedEvent, FoundEnded, LastAttempts};
 
 /// Maximum number of attempts of a handler that are shown.
 const LAST_MAX: u32 = 100;
@@ -51,14 +51,16 @@ impl Admin {
 
     /// The last attempts at the events of a handler, the latest first: up to `limit`, 1 to 100.
     /// They failed or were too early, or ended an event that is kept. An attempt that simply
-    /// completed an event is not noted. Where many events wait, those of some may be left out.
+    /// completed an event is not noted. Where the handler has many events, those of some may be left
+    /// out, and [`LastAttempts::more`] says so. There are no further pages, since attempts are stored
+    /// by their event.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
     /// use wakeq::{CanvasId, HandlerScope};
     ///
     /// let mail = HandlerScope::worker(CanvasId::DEFAULT, "send-email")?;
-    /// for last in admin.last_attempts(&mail, None, 20).await? {
+    /// for last in admin.last_attempts(&mail, None, 20).await?.attempts {
     ///     println!("{} took {:?}: {:?}", last.event, last.attempt.took, last.attempt.error);
     /// }
     /// # Ok(())
@@ -69,8 +71,8 @@ impl Admin {
         scope: &HandlerScope,
         modifier: Option<&Name>,
         limit: u32,
-    ) -> Result<Vec<HandlerAttempt>, AdminError> {
-        Ok(self.store.last_attempts(scope, modifier, i64::from(limit.clamp(1, LAST_MAX))).await?)
+    ) -> Result<LastAttempts, AdminError> {
+        Ok(self.store.last_attempts(scope, modifier, limit.clamp(1, LAST_MAX) as usize).await?)
     }
 
     /// Events that have ended, are kept and meet the filter, the latest first, up to `limit`, 1 to

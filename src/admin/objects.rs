@@ -4,9 +4,6 @@ use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{Actor, CanvasId, Lane, Name, ObjectKey};
 use crate::store::{HaltedLane, InHand, Object, StoreError, Tombstone};
 
-/// Maximum number of lanes or tombstones in one list.
-const LANES_MAX: i64 = 1000;
-
 impl Admin {
     /// An object of the canvas; `None` if no event was ever emitted on it.
     pub async fn object(&self, canvas: CanvasId, key: &ObjectKey) -> Result<Option<Object>, AdminError> {
@@ -21,29 +18,47 @@ impl Admin {
         cursor: Option<&Cursor>,
         limit: u32,
     ) -> Result<Page<HaltedLane>, AdminError> {
+        self.halted_lanes(canvas, None, cursor, limit).await
+    }
+
+    /// The halted lanes of an object, the longest halted first, up to `limit`, 1 to [`LIST_MAX`]:
+    /// each is of another handler or queue.
+    pub async fn halted_on(
+        &self,
+        canvas: CanvasId,
+        object: &ObjectKey,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<HaltedLane>, AdminError> {
+        self.halted_lanes(canvas, Some(object), cursor, limit).await
+    }
+
+    async fn halted_lanes(
+        &self,
+        canvas: CanvasId,
+        object: Option<&ObjectKey>,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<HaltedLane>, AdminError> {
         let after = cursor.map(Cursor::halted).transpose()?;
         let limit = limit.clamp(1, LIST_MAX) as usize;
-        let found = self.store.halted_lanes(canvas, None, self.copies, after, limit as i64 + 1).await?;
+        let found = self.store.halted_lanes(canvas, object, self.copies, after, limit as i64 + 1).await?;
         let cursor = |(halted, _): &(HaltedLane, bool)| Cursor::of_halted((halted.halted_at, halted.event));
         let Page { items, next, looked_at } = Page::of(found, limit, cursor);
         let shown = items.into_iter().filter(|(_, is_shown)| *is_shown);
         Ok(Page { items: shown.map(|(halted, _)| halted).collect(), next, looked_at })
     }
 
-    /// The halted lanes of an object, the longest halted first, up to 1,000: each is of another
-    /// handler or queue.
-    pub async fn halted_on(
+    /// The running events of an object, with their workers, by queue and handler, up to `limit`, 1
+    /// to 1,001.
+    pub async fn running(
         &self,
         canvas: CanvasId,
         object: &ObjectKey,
-    ) -> Result<Vec<HaltedLane>, AdminError> {
-        let found = self.store.halted_lanes(canvas, Some(object), self.copies, None, LANES_MAX).await?;
-        Ok(found.into_iter().filter_map(|(halted, is_shown)| is_shown.then_some(halted)).collect())
-    }
-
-    /// The running events of an object, with their workers, by handler and queue; up to 1,000.
-    pub async fn running(&self, canvas: CanvasId, object: &ObjectKey) -> Result<Vec<InHand>, AdminError> {
-        Ok(self.store.running(canvas, object, self.copies, LANES_MAX).await?)
+        limit: u32,
+    ) -> Result<Vec<InHand>, AdminError> {
+        let limit = i64::from(limit.clamp(1, LIST_MAX + 1));
+        Ok(self.store.running(canvas, object, self.copies, limit).await?)
     }
 
     /// The links of an object's chain after `after` that a consumer waits for in vain, in order, up

@@ -45,7 +45,7 @@ pub(crate) use events::{
 };
 pub use events::{
     AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, ErrorGroup, HandlerAttempt, HandlerCounts,
-    HandlerDepth, InsertOutcome, KnownError, LimitDepth, Rule, add_with_state, statements,
+    HandlerDepth, InsertOutcome, KnownError, LastAttempts, LimitDepth, Rule, add_with_state, statements,
 };
 pub use hooks::{FoundHook, RegisteredHook};
 pub(crate) use hooks::{HookOutcome, HookRefusal, NewHookRow};

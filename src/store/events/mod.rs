@@ -62,7 +62,7 @@ pub(in crate::store) use idempotency::{keep, used};
 pub(in crate::store) use insert::add_all;
 pub(crate) use insert::{NewState, add_one};
 pub use insert::{add_with_state, statements};
-pub use last_attempts::HandlerAttempt;
+pub use last_attempts::{HandlerAttempt, LastAttempts};
 pub use limit_looks::LimitDepth;
 pub(crate) use list::{ListedEvent, Position};
 pub(crate) use load::{ClaimedEvent, LoadedEvent};

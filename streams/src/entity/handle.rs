@@ -61,6 +61,9 @@ pub struct SentToEntity {
     pub again: bool,
 }
 
+/// Maximum number of events whose outcomes are read at once: each may have a large result.
+const PROGRESS_MAX: u32 = 100;
+
 /// The outcome of events, each and together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -69,6 +72,9 @@ pub struct EntityProgress {
     pub status: EntityStatus,
     /// The events, in the order in which they were sent; at most 100.
     pub events: Vec<EntityEventStatus>,
+    /// The link after which more of them follow, for [`Entities::status_after`]; `None` at the end.
+    /// The status is that of these events alone.
+    pub next: Option<i64>,
 }
 
 /// Why nothing was sent, or no answer can be given.
@@ -283,9 +289,24 @@ impl Entities {
     /// The outcome of an event, by its id, or of the events with a correlation id, the first 100 of
     /// them. `None` if there are none, or they are no longer remembered.
     pub async fn status(&self, canvas: CanvasId, id: Uuid) -> Result<Option<EntityProgress>, EntityError> {
-        let events = self.store.entity_events(canvas, id).await?;
+        self.status_after(canvas, id, 0, PROGRESS_MAX).await
+    }
+
+    /// The same of the events after a link, [`EntityProgress::next`], up to `limit`, 1 to 100.
+    pub async fn status_after(
+        &self,
+        canvas: CanvasId,
+        id: Uuid,
+        after: i64,
+        limit: u32,
+    ) -> Result<Option<EntityProgress>, EntityError> {
+        let limit = limit.clamp(1, PROGRESS_MAX) as usize;
+        let mut events = self.store.entity_events(canvas, id, after, limit as i64 + 1).await?;
+        let more = events.len() > limit;
+        events.truncate(limit);
+        let next = events.last().filter(|_| more).map(|last| last.link.id);
         let status = EntityStatus::of_all(events.iter().map(|event| event.status));
-        Ok(status.map(|status| EntityProgress { status, events }))
+        Ok(status.map(|status| EntityProgress { status, events, next }))
     }
 
     /// The default canvas of the queue: that of events that name none.

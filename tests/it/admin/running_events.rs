@@ -71,7 +71,7 @@ impl Stage {
     }
 
     async fn hands_on(&self, canvas: CanvasId) -> Vec<InHand> {
-        self.admin.running(canvas, &key()).await.unwrap()
+        self.admin.running(canvas, &key(), 1000).await.unwrap()
     }
 }
 
@@ -177,11 +177,11 @@ async fn a_killed_worker_s_event_becomes_another_s() {
     scene.until_at_least("select count(*) from runs", 2).await;
     let after = owner().await.expect("it is the heir's");
     assert_ne!(before, after);
-    let shown = scene.admin.running(CanvasId::DEFAULT, &key()).await.unwrap();
+    let shown = scene.admin.running(CanvasId::DEFAULT, &key(), 1000).await.unwrap();
     let workers: Vec<_> = shown.iter().map(|hand| hand.worker.as_ref().map(Name::as_str)).collect();
     assert_eq!(workers, [Some(&*after)]);
     scene.until_empty().await;
-    assert_eq!(scene.admin.running(CanvasId::DEFAULT, &key()).await.unwrap(), []);
+    assert_eq!(scene.admin.running(CanvasId::DEFAULT, &key(), 1000).await.unwrap(), []);
 }
 
 /// A canvas sees which worker works on its own object of that name, but not on another's;
@@ -210,7 +210,7 @@ async fn a_canvas_sees_only_workers_of_its_own_objects() {
             let queue = hand.lane.queue.map(|queue| format!(" in {queue}")).unwrap_or_default();
             format!("{}{queue}: {}", hand.lane.scope.name, hand.worker.unwrap())
         };
-        let hands = admin.running(canvas, &key()).await.unwrap();
+        let hands = admin.running(canvas, &key(), 1000).await.unwrap();
         hands.into_iter().map(shown).collect::<Vec<_>>()
     };
     let tenants = stage.admin.for_tenants();

@@ -200,6 +200,7 @@ const CALLS: [(&str, &str, Coverage); 172] = [
     ("Entities", "erase", By("erase_entity")),
     ("Entities", "show", By("show_entity")),
     ("Entities", "status", By("entity_status")),
+    ("Entities", "status_after", By("entity_status")),
     ("Access", "create_key", By("create_key")),
     ("Access", "create_narrow_key", By("create_key")),
     ("Access", "allow_narrow_account", There("it is `allow_account` with handlers")),
@@ -304,8 +305,8 @@ impl Calls<'_> {
             self.note("cancel_batch", &batch, cancelled);
         }
         for object in self.victim.objects.clone() {
-            let halted = admin.halted_on(canvas, &object.parse().unwrap()).await;
-            let running = admin.running(canvas, &object.parse().unwrap()).await;
+            let halted = admin.halted_on(canvas, &object.parse().unwrap(), None, 1000).await;
+            let running = admin.running(canvas, &object.parse().unwrap(), 1000).await;
             self.note("halted_on", &object, halted);
             self.note("running", &object, running);
         }

@@ -264,7 +264,7 @@ async fn calls(world: &World) -> Findings {
 async fn hands(world: &World) -> Findings {
     let stage = &world.service.stage;
     sqlx::raw_sql(AssertSqlSafe(of_both(HANDS))).execute(&stage.pool).await.unwrap();
-    let seen = stage.admin.running(VICTIM.canvas, &"hands".parse().unwrap()).await.unwrap();
+    let seen = stage.admin.running(VICTIM.canvas, &"hands".parse().unwrap(), 1000).await.unwrap();
     let workers: Vec<_> = seen.iter().map(|hand| hand.worker.as_ref().map(Name::as_str)).collect();
     if workers == [Some("victim"); 2] {
         return Findings::new();

@@ -356,7 +356,7 @@ impl Planting<'_> {
             // Of the platform's lists, and of those whose items here fit on one page.
             let given = match operation.id.as_str() {
                 _ if operation.everywhere => Some(self.tenant.canvas.to_string()),
-                "list_tombstones" => Some("0".to_owned()),
+                "list_tombstones" | "entity_status" => Some("0".to_owned()),
                 "list_switches" => Some("block-canvas".to_owned()),
                 "count_events" => Some(format!("e~WORKER~a~0~{}", self.tenant.canvas.0.simple())),
                 "count_ended_events" => {

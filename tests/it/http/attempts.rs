@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
+use crate::cli::Terminal;
 use crate::support::OTHER;
 use crate::support::service::{NONE, Service, has};
 
@@ -49,7 +50,7 @@ fn told(last: &Value) -> Vec<(String, String, Value)> {
 async fn the_last_attempts_of_a_handler_are_shown() {
     let service = Service::start().await;
     let none = service.get("/attempts?name=mail").await.json();
-    assert_eq!(none, json!({"attempts": []}));
+    assert_eq!(none, json!({"attempts": [], "more": false}));
     service.stage.execute(HISTORY).await;
     let expected = [
         ("5", "completed", json!(null)),
@@ -60,11 +61,11 @@ async fn the_last_attempts_of_a_handler_are_shown() {
     ];
     let expected = expected.map(|(event, outcome, status)| (event.to_owned(), outcome.to_owned(), status));
     let all = service.get("/attempts?name=mail&module=WORKER").await.json();
-    assert_eq!(told(&all), expected);
+    assert_eq!((told(&all), &all["more"]), (expected.to_vec(), &json!(false)));
     has(&all["attempts"][0], json!({"took_s": 1.5, "number": 2, "error": null, "modifier": "_"}));
     has(&all["attempts"][4], json!({"took_s": 0.25, "number": 1, "error": "was away"}));
     let two = service.get("/attempts?name=mail&limit=2").await.json();
-    assert_eq!(told(&two), expected[..2]);
+    assert_eq!((told(&two), &two["more"]), (expected[..2].to_vec(), &json!(true)));
     let loud = service.get("/attempts?name=mail&modifier=loud").await.json();
     assert_eq!(told(&loud), expected[2..3]);
     for other in ["name=other", "name=mail&module=CRON", "name=mail&modifier=soft"] {
@@ -74,6 +75,30 @@ async fn the_last_attempts_of_a_handler_are_shown() {
     {
         assert_eq!(service.get(&format!("/attempts?{wrong}")).await.problem().0, 400, "{wrong}");
     }
+    service.stop().await;
+}
+
+/// A thousand of its events wait and nobody has tried them, so that others may not have been looked
+/// at. On the other canvas there are fewer.
+#[tokio::test]
+async fn that_there_may_be_more_attempts_is_said() {
+    let service = Service::start().await;
+    let waiting = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
+        select gen_random_uuid(), c.id::uuid, 'WORKER', 'mail', '_', '1', now() + interval '1 hour'
+          from (values ('00000000-0000-0000-0000-000000000000', 1000), ('00000000-0000-0000-0000-000000000007', 999)) c (id, most),
+               generate_series(1, c.most)";
+    service.stage.execute(waiting).await;
+    let theirs = service.key("theirs", OTHER, &[Scope::Read]).await;
+    let there = format!("/canvases/{OTHER}/attempts?name=mail");
+    let there = service.ask(&theirs, Method::GET, &there, NONE).await.json();
+    assert_eq!(there, json!({"attempts": [], "more": false}));
+    for query in ["name=mail", "name=mail&modifier=loud&limit=100"] {
+        let own = service.get(&format!("/attempts?{query}")).await.json();
+        assert_eq!(own, json!({"attempts": [], "more": true}), "{query}");
+    }
+    let terminal = Terminal::beside(&service);
+    let said = terminal.run(&["handlers", "attempts", "mail"]).await;
+    assert!(said.err.contains("there may be more"), "{}", said.err);
     service.stop().await;
 }
 

@@ -143,6 +143,101 @@ async fn halted_objects_and_missing_links_come_in_pages() {
     service.stop().await;
 }
 
+/// An object is halted for 1,203 handlers and runs for 1,002, and one of that name on another canvas
+/// for one each. What it does not show, it says, and those for which it is halted are listed.
+#[tokio::test]
+async fn an_object_says_that_there_are_more_lanes() {
+    let service = Service::start().await;
+    service
+        .stage
+        .execute(
+            "insert into wakeq.objects (canvas_id, object, last_seq)
+             values ('00000000-0000-0000-0000-000000000000', 'work:1', 3000), ('00000000-0000-0000-0000-000000000707', 'work:1', 3000);
+             insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+             select c.id::uuid, 'work:1', 'WORKER', c.word || n, gen_random_uuid(), n, n - 1
+               from (values ('00000000-0000-0000-0000-000000000000', 'mine-', 1203), ('00000000-0000-0000-0000-000000000707', 'theirs-', 1))
+                    c (id, word, most), generate_series(1, c.most) n;
+             insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+             values ('00000000-0000-0000-0000-000000000000', 'work:2', 'WORKER', 'mine-too', gen_random_uuid(), 2, 1);
+             insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, locked_at, claims, worker, object, seq, prev)
+             select gen_random_uuid(), c.id::uuid, 'WORKER', 'h' || n, '_', '1', now(), 1, 'one', 'work:1', n, n - 1
+               from (values ('00000000-0000-0000-0000-000000000000', 1002), ('00000000-0000-0000-0000-000000000707', 1)) c (id, most),
+                    generate_series(1, c.most) n",
+        )
+        .await;
+    let counts = |object: &Value| {
+        let count = |list: &str| object[list].as_array().unwrap().len();
+        let more = |word: &str| object[word].as_bool().unwrap();
+        [(count("halted"), more("more_halted")), (count("in_hand"), more("more_in_hand"))]
+    };
+    assert_eq!(counts(&service.get("/objects/work:1").await.json()), [(1000, true), (1000, true)]);
+    let key = service.key("other", OTHER, &[Scope::Read]).await;
+    let there = |path: &str| format!("/canvases/{OTHER}{path}");
+    let theirs = service.ask(&key, Method::GET, &there("/objects/work:1"), NONE).await.json();
+    assert_eq!(counts(&theirs), [(1, false), (1, false)]);
+    let listed = names(&service, "/halted-objects?object=work%3A1&limit=500", "name").await;
+    assert_eq!(listed.len(), 1203);
+    assert!(listed.iter().all(|name| name.starts_with("mine-") && name != "mine-too"), "{listed:?}");
+    let theirs = service.ask(&key, Method::GET, &there("/halted-objects?object=work%3A1"), NONE).await.json();
+    assert_eq!((theirs["items"].as_array().unwrap().len(), &theirs["next_cursor"]), (1, &Value::Null));
+    let terminal = Terminal::beside(&service);
+    let shown = terminal.run(&["objects", "show", "work:1"]).await.out;
+    assert!(shown.contains("more events than these") && shown.contains("for more handlers"), "{shown}");
+    let halted = terminal.run(&["objects", "halted", "--object", "work:1", "--limit", "2000"]).await;
+    assert_eq!((halted.out.lines().count(), halted.err.as_str()), (1204, ""));
+    service.stop().await;
+}
+
+/// The first of 203 events with a correlation id is that with this id. The other canvas has the
+/// same correlation id.
+#[tokio::test]
+async fn the_events_of_a_correlation_come_in_pages() {
+    let service = Service::start().await;
+    service
+        .stage
+        .execute(
+            "insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev)
+             select c.id::uuid, case n when 1 then '77777777-0000-0000-0000-000000000000'::uuid else gen_random_uuid() end,
+                    '77777777-0000-0000-0000-000000000000', 'account', c.word || n % 3, 'deposit', 2 * n + c.odd, 0
+               from (values ('00000000-0000-0000-0000-000000000000', 'mine-', 203, 0), ('00000000-0000-0000-0000-000000000707', 'theirs-', 5, 1))
+                    c (id, word, most, odd), generate_series(1, c.most) n",
+        )
+        .await;
+    let status = "/entities/status/77777777-0000-0000-0000-000000000000";
+    for (limit, pages) in [("?limit=100", 3), ("?limit=7", 29), ("?", 3)] {
+        let (mut links, mut asked, mut cursor) = (Vec::new(), 0, String::new());
+        loop {
+            let page = service.get(&format!("{status}{limit}{cursor}")).await.json();
+            let events = page["events"].as_array().unwrap();
+            assert!(events.iter().all(|event| event["entity"].as_str().unwrap().starts_with("mine-")));
+            links.extend(events.iter().map(|event| event["link"]["id"].as_i64().unwrap()));
+            asked += 1;
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        assert!(links.iter().copied().eq((1..=203).map(|n| 2 * n)), "{links:?}");
+        assert_eq!(asked, pages, "{limit}");
+    }
+    // The cursor of one canvas is a place in the list of the other.
+    let key = service.key("other", OTHER, &[Scope::Read]).await;
+    let there = format!("/canvases/{OTHER}{status}?cursor=6");
+    let theirs = service.ask(&key, Method::GET, &there, NONE).await.json();
+    let links: Vec<_> = theirs["events"].as_array().unwrap().iter().map(|event| &event["link"]["id"]).collect();
+    assert_eq!((links, &theirs["next_cursor"]), (vec![&json!(7), &json!(9), &json!(11)], &Value::Null));
+    for refused in ["?limit=0", "?limit=101", "?cursor=x"] {
+        assert_eq!(service.get(&format!("{status}{refused}")).await.problem().0, 400, "{refused}");
+    }
+    let terminal = Terminal::beside(&service);
+    let words = ["entities", "status", "77777777-0000-0000-0000-000000000000", "--limit", "2"];
+    let first = terminal.run(&words).await;
+    assert_eq!(first.err.trim_end(), "there are more: --cursor 4");
+    let last = terminal.run(&[&words[..], &["--cursor", "404"]].concat()).await;
+    assert_eq!((last.out.lines().count(), last.err.as_str()), (3, ""), "{}", last.out);
+    service.stop().await;
+}
+
 #[tokio::test]
 async fn the_platforms_lists_come_in_pages() {
     let service = Service::start().await;

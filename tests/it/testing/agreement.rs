@@ -297,14 +297,14 @@ async fn shown_object(kit: &TestKit, object: &str) -> String {
     let found = kit.queue().object(CanvasId::DEFAULT, object).await.unwrap();
     let found = found.map(|found| (found.last_id, found.state));
     let (admin, key) = (kit.admin(), object.parse().unwrap());
-    let halted = admin.halted_on(CanvasId::DEFAULT, &key).await.unwrap();
+    let halted = admin.halted_on(CanvasId::DEFAULT, &key, None, 1000).await.unwrap().items;
     let halted: Vec<_> = halted
         .into_iter()
         .map(|halted| ("HaltedLane", halted.lane, halted.event, halted.event_seq))
         .collect();
     let gone = admin.tombstones(CanvasId::DEFAULT, &key, None, 0, 1000).await.unwrap();
     let gone: Vec<_> = gone.into_iter().map(|gone| (gone.link, gone.cause)).collect();
-    assert_eq!(admin.running(CanvasId::DEFAULT, &key).await.unwrap(), [], "everything has come to rest");
+    assert_eq!(admin.running(CanvasId::DEFAULT, &key, 1000).await.unwrap(), [], "everything has come to rest");
     format!("{found:?} {halted:?} tombstones {gone:?}")
 }
 

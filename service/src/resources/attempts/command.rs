@@ -5,7 +5,7 @@ use clap::Args;
 use crate::cli::Context;
 use crate::cli::arguments::HandlerAddressArg;
 use crate::cli::client::Request;
-use crate::cli::show::{JsonArg, moment, or_dash};
+use crate::cli::show::{JsonArg, moment, note, or_dash};
 use crate::cli::table::Table;
 use crate::resources::attempts::wire::{HandlerAttemptJson, LastAttemptsJson};
 
@@ -30,7 +30,11 @@ impl LastAttempts {
             .query("limit", Some(limit));
         json.print(&context.call(request).await?, |last: &LastAttemptsJson| {
             let head = ["STARTED", ">TOOK", "OUTCOME", "STATUS", "EVENT", ">NUMBER", "ERROR"];
-            Table::of(head, last.attempts.iter().map(row)).print("no attempts are noted")
+            Table::of(head, last.attempts.iter().map(row)).print("no attempts are noted")?;
+            if last.more {
+                note("there may be more: `wakeq events show` has those at an event");
+            }
+            Ok(())
         })
     }
 }

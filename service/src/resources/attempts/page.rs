@@ -32,6 +32,7 @@ pub(crate) async fn of_target(visit: &Visit, [module, name, modifier]: [&str; 3]
         p.quiet {
             "Attempts that failed or were too early, and those that ended an event that is kept. A plain \
              completion is not noted."
+            @if last.more { " There may be more, which the pages of the events show." }
         }
     })
 }

@@ -39,7 +39,7 @@ pub(crate) struct AttemptsQuery {
 ///
 /// The latest first: those that failed or were too early, and those that ended an event that is
 /// kept. So they are the last answers of an HTTP target, apart from plain completions, which are
-/// not noted. Where many events wait, those of some may be left out.
+/// not noted. Where the handler has many events, those of some may be left out, and `more` says so.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/attempts", operation_id = "last_attempts", tag = "handlers",
     params(AttemptsQuery),
     responses((status = 200, description = "The last attempts", body = LastAttemptsJson)))]

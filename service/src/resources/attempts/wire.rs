@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use wakeq::events::HandlerAttempt;
+use wakeq::events::{HandlerAttempt, LastAttempts};
 
 /// How the error begins that a delivery has for an answer of its target; its status follows.
 const ANSWERED: &str = "the target answered ";
@@ -15,6 +15,9 @@ const ANSWERED: &str = "the target answered ";
 #[schema(as = LastAttempts)]
 pub(crate) struct LastAttemptsJson {
     pub(crate) attempts: Vec<HandlerAttemptJson>,
+    /// Whether there may be more, beyond `limit` or at events that were not looked at. All that are
+    /// noted of an event are with the event.
+    pub(crate) more: bool,
 }
 
 /// An attempt at an event of a handler.
@@ -45,9 +48,9 @@ pub(crate) struct HandlerAttemptJson {
     pub(crate) error: Option<String>,
 }
 
-impl From<Vec<HandlerAttempt>> for LastAttemptsJson {
-    fn from(attempts: Vec<HandlerAttempt>) -> Self {
-        Self { attempts: attempts.into_iter().map(HandlerAttemptJson::from).collect() }
+impl From<LastAttempts> for LastAttemptsJson {
+    fn from(last: LastAttempts) -> Self {
+        Self { attempts: last.attempts.into_iter().map(HandlerAttemptJson::from).collect(), more: last.more }
     }
 }
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::cli::Context;
 use crate::cli::arguments::{self, TableArgs};
-use crate::cli::client::Request;
+use crate::cli::client::{Page, Request};
 use crate::cli::given::json;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::table::Table;
@@ -102,6 +102,12 @@ struct Status {
     /// The id of an event, or a correlation id
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
+    /// Maximum number of events
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
+    limit: u32,
+    /// Continue at the cursor that an earlier list printed
+    #[arg(long)]
+    cursor: Option<String>,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -191,11 +197,13 @@ impl Erase {
 impl Status {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let request = Request::get(&["entities", "status", &self.id.to_string()]);
+        let request = request.page(Page { limit: self.limit, cursor: self.cursor });
         self.json.print(&context.call(request).await?, |progress: &EntityProgressJson| {
             field("status", progress.status.as_str())?;
             let head = ["SENT", "ENTITY", "EVENT", "STATUS", ">VERSION", "ABOUT"];
             Table::of(head, progress.events.iter().map(row)).print("there is no event")?;
             show::note_of_hidden(progress.hidden.as_deref());
+            show::note_of_more(progress.next_cursor.as_deref());
             Ok(())
         })
     }

@@ -185,12 +185,14 @@ pub(crate) async fn erase(
 /// What became of an event that was sent to an entity, or of all with a correlation id. Results are
 /// values, so who has looked is recorded.
 pub(crate) async fn status(visit: Visit, path: PathParts) -> Result<View, Problem> {
-    let progress: EntityProgressJson = visit.ask(&["entities", "status", path.get("id")]).get().await?;
+    let ask = visit.ask(&["entities", "status", path.get("id")]);
+    let progress: EntityProgressJson = ask.query("cursor", visit.parameter("cursor")).get().await?;
     let head =
         ["Event", "Entity", "Outcome", ">Position", "Sent", "Decided", "Result or error", "Followed by"];
     Ok(View::new("Outcome of an event").below(html! {
         p { (status_badge(progress.status)) " " (words(progress.status)) }
         (table("Events", &head, html! { @for event in &progress.events { (row(&visit, event)) } }))
+        (pager(&visit, progress.next_cursor.as_deref()))
         @if progress.hidden.is_some() { (hidden()) }
         p.actions { a.button href="" { "Look again" } }
     }))

@@ -116,17 +116,42 @@ pub(crate) async fn send(
     Ok((StatusCode::ACCEPTED, Json(sent.into())))
 }
 
+/// How many outcomes are shown by default, and at most: each may have a large result.
+const OUTCOMES_MAX: u32 = 100;
+
+/// Which page of the events with a correlation id.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StatusQuery {
+    /// Maximum number of events. Default 100.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page.
+    #[param(max_length = 20)]
+    cursor: Option<String>,
+}
+
 /// Show the outcome of an event that was sent to an entity
 ///
-/// With a correlation id, shows the outcome of all its events. Outcomes are remembered for 7 days,
+/// With a correlation id, shows the outcome of all its events, page by page. Outcomes are remembered for 7 days,
 /// unless the deployment sets another time. Results need the scope `values`.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/status/{id}", operation_id = "entity_status", tag = "entities",
+    params(StatusQuery),
     responses((status = 200, description = "The outcome so far", body = EntityProgressJson)))]
 pub(crate) async fn status(
     Call { api, caller }: Call,
     EventPath(id): EventPath,
+    Parameters(query): Parameters<StatusQuery>,
 ) -> Answer<EntityProgressJson> {
-    let progress = api.entities.status(caller.canvas, id.0).await?.ok_or_else(|| {
+    let limit = query.limit.unwrap_or(OUTCOMES_MAX);
+    if !(1..=OUTCOMES_MAX).contains(&limit) {
+        return Err(Problem::bad_request("`limit` must be 1 to 100"));
+    }
+    let invalid = |_| Problem::bad_request("`cursor` is not one of this list");
+    let after = query.cursor.as_deref().map(str::parse::<i64>).transpose().map_err(invalid)?;
+    let found = api.entities.status_after(caller.canvas, id.0, after.unwrap_or(0), limit).await?;
+    let progress = found.ok_or_else(|| {
         let canvas = caller.canvas;
         Problem::missing(format!(
             "{id} is unknown on canvas {canvas}: it was never sent, or was sent too long ago"

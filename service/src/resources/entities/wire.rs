@@ -178,11 +178,14 @@ pub(crate) struct EntityEventJson {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = EntityProgress)]
 pub(crate) struct EntityProgressJson {
-    /// `failed` if any of the events has failed; otherwise the status of the one that has come
-    /// least far.
+    /// `failed` if any of the events on this page has failed; otherwise the status of the one that
+    /// has come least far.
     pub(crate) status: EntityStatus,
-    /// The events in the order in which they were sent; at most 100.
+    /// The events in the order in which they were sent; at most `limit`.
     pub(crate) events: Vec<EntityEventJson>,
+    /// The cursor of the next page: the parameter `cursor` of the next request. Null on the last
+    /// page.
+    pub(crate) next_cursor: Option<String>,
     /// Says that the results are hidden, and which scope shows them; omitted if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "hidden: this needs the scope `values`")]
@@ -279,6 +282,7 @@ wire_from! { wakeq_streams::entities::EntityEventStatus => EntityEventJson, |eve
 impl From<wakeq_streams::entities::EntityProgress> for EntityProgressJson {
     fn from(progress: wakeq_streams::entities::EntityProgress) -> Self {
         let events = progress.events.into_iter().map(EntityEventJson::from).collect();
-        Self { status: progress.status.into(), events, hidden: None }
+        let next_cursor = progress.next.map(|link| link.to_string());
+        Self { status: progress.status.into(), events, next_cursor, hidden: None }
     }
 }

@@ -24,12 +24,21 @@ enum ObjectVerb {
     /// halted
     Show(ShowObject),
     /// List the objects that are halted by a dead event
-    Halted(TableArgs),
+    Halted(Halted),
     /// Resume an object without its dead event (to run that event again: `wakeq dead redrive --id`)
     Skip(Skip),
     /// List the links of an object's chain that will never arrive: their events were cancelled or
     /// purged, or died and were skipped
     Tombstones(Tombstones),
+}
+
+#[derive(Args)]
+struct Halted {
+    /// Only this object (work:1), by each handler for which it is halted
+    #[arg(long)]
+    object: Option<ObjectKey>,
+    #[command(flatten)]
+    table: TableArgs,
 }
 
 #[derive(Args)]
@@ -71,9 +80,10 @@ impl Objects {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             ObjectVerb::Show(command) => command.run(context).await,
-            ObjectVerb::Halted(table) => {
+            ObjectVerb::Halted(Halted { object, table }) => {
+                let request = Request::get(&["halted-objects"]).query("object", object);
                 let head = ["SINCE", "OBJECT", "HANDLER", ">LINK", "DEAD EVENT"];
-                table.print(context, Request::get(&["halted-objects"]), head, "no halted objects", row).await
+                table.print(context, request, head, "no halted objects", row).await
             }
             ObjectVerb::Skip(command) => command.run(context).await,
             ObjectVerb::Tombstones(command) => command.run(context).await,
@@ -102,6 +112,12 @@ impl ShowObject {
                     "halted",
                     format_args!("for {module}/{name} since {since}, by {event} (link {event_link})"),
                 )?;
+            }
+            if object.more_in_hand {
+                field("in hand", "more events than these")?;
+            }
+            if object.more_halted {
+                field("halted", "for more handlers: `wakeq objects halted --object` lists all")?;
             }
             if let Some(at) = object.state_at {
                 field("set", moment(at))?;

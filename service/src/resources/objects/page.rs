@@ -107,6 +107,7 @@ fn about(object: &Object) -> Markup {
     let state = match halts {
         0 => badge(Tone::Calm, "not halted"),
         1 => badge(Tone::Alarm, "halted for a handler"),
+        _ if object.more_halted => badge(Tone::Alarm, &format!("halted for more than {halts} handlers")),
         _ => badge(Tone::Alarm, &format!("halted for {halts} handlers")),
     };
     html! {

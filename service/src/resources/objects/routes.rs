@@ -7,28 +7,51 @@ use utoipa::IntoParams;
 use crate::access::Scope;
 use crate::http::body;
 use crate::http::caller::Call;
-use crate::http::paging::{self, PageQuery};
+use crate::http::filter;
+use crate::http::paging;
 use crate::http::path::{ObjectPath, Parameters};
 use crate::http::problem::{Answer, Problem};
 use crate::resources::handlers::routes as handlers;
 use crate::resources::objects::wire::{HaltedLaneJson, Object, SkipRequest, Skipped, TombstoneJson};
 use crate::resources::wire::List;
 use wakeq::Name;
-use wakeq::order::Lane;
+use wakeq::control::LIST_MAX;
+use wakeq::order::{Lane, ObjectKey};
+
+/// Which halted objects to list.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HaltedQuery {
+    /// Only this object, by each handler for which it is halted.
+    #[param(max_length = 200, example = "work:1")]
+    object: Option<String>,
+    /// Maximum number of items. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page.
+    #[param(max_length = 400)]
+    cursor: Option<String>,
+}
 
 /// List the halted objects of a canvas
 ///
 /// Lists objects that are halted by a dead event, the longest halted first.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/halted-objects", operation_id = "list_halted_objects", tag = "objects",
-    params(PageQuery),
+    params(HaltedQuery),
     responses((status = 200, description = "A page of halted objects", body = List<HaltedLaneJson>)))]
 pub(crate) async fn halted(
     Call { api, caller }: Call,
-    Parameters(query): Parameters<PageQuery>,
+    Parameters(query): Parameters<HaltedQuery>,
 ) -> Answer<List<HaltedLaneJson>> {
-    let (limit, cursor) = query.read()?;
-    let admin = caller.admin(&api, Scope::Read);
-    Ok(Json(admin.halted(caller.canvas, cursor.as_ref(), limit).await?.into()))
+    let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
+    let (admin, cursor) = (caller.admin(&api, Scope::Read), cursor.as_ref());
+    let object: Option<ObjectKey> = filter::one(query.object.as_deref())?;
+    let page = match &object {
+        Some(object) => admin.halted_on(caller.canvas, object, cursor, limit).await?,
+        None => admin.halted(caller.canvas, cursor, limit).await?,
+    };
+    Ok(Json(page.into()))
 }
 
 /// Show an object
@@ -42,8 +65,9 @@ pub(crate) async fn one(Call { api, caller }: Call, ObjectPath(key): ObjectPath)
         Problem::missing(format!("no event was ever emitted on {key} on canvas {}", caller.canvas))
     })?;
     let admin = caller.admin(&api, Scope::Read);
-    let running = admin.running(caller.canvas, &key).await?;
-    let object = Object::of(object, running, admin.halted_on(caller.canvas, &key).await?);
+    let running = admin.running(caller.canvas, &key, LIST_MAX + 1).await?;
+    let halted = admin.halted_on(caller.canvas, &key, None, LIST_MAX).await?;
+    let object = Object::of(object, running, halted);
     Ok(Json(if caller.sees_values() { object } else { object.hidden() }))
 }
 

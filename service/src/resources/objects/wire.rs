@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::wire::{HIDDEN, wire_from};
+use wakeq::control::{LIST_MAX, Page};
 
 /// A link in the chain of an object. `prev` is smaller than `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -51,11 +52,18 @@ pub(crate) struct Object {
     pub(crate) hidden: Option<String>,
     /// When the state was set.
     pub(crate) state_at: Option<DateTime<Utc>>,
-    /// Its events that are being processed, and by which worker; at most one per handler and queue.
+    /// The first 1,000 of its events that are being processed, and by which worker; at most one per
+    /// handler and queue.
     #[serde(default)]
     pub(crate) in_hand: Vec<InHandJson>,
-    /// The handlers for which the object is halted.
+    /// Whether more of its events are being processed.
+    #[serde(default)]
+    pub(crate) more_in_hand: bool,
+    /// The first 1,000 handlers for which the object is halted.
     pub(crate) halted: Vec<HaltedLaneJson>,
+    /// Whether it is halted for more handlers: `halted-objects` lists all, with `object`.
+    #[serde(default)]
+    pub(crate) more_halted: bool,
 }
 
 /// An event of an object that is being processed.
@@ -174,12 +182,15 @@ impl From<wakeq::order::InHand> for InHandJson {
 }
 
 impl Object {
-    /// Leaves out a state that is not JSON: only another program can have written it.
+    /// Leaves out a state that is not JSON: only another program can have written it. More than
+    /// [`LIST_MAX`] events in hand show that there are more.
     pub(crate) fn of(
         object: wakeq::order::Object,
-        in_hand: Vec<wakeq::order::InHand>,
-        halted: Vec<wakeq::order::HaltedLane>,
+        mut in_hand: Vec<wakeq::order::InHand>,
+        halted: Page<wakeq::order::HaltedLane>,
     ) -> Self {
+        let more_in_hand = in_hand.len() > LIST_MAX as usize;
+        in_hand.truncate(LIST_MAX as usize);
         Self {
             object: object.key.to_string(),
             last_id: object.last_id,
@@ -187,7 +198,9 @@ impl Object {
             hidden: None,
             state_at: object.state_at,
             in_hand: in_hand.into_iter().map(InHandJson::from).collect(),
-            halted: halted.into_iter().map(HaltedLaneJson::from).collect(),
+            more_in_hand,
+            more_halted: halted.next.is_some(),
+            halted: halted.items.into_iter().map(HaltedLaneJson::from).collect(),
         }
     }
 

@@ -136,7 +136,7 @@ pub(super) const MANY: [(&str, u64, &str); 25] = [
     ("with old as materialized ( select m.at", 20_000, "adds 1,000 minutes to their hours"),
     ("delete from wakeq.hour_statistics", 20_000, "deletes 1,000 hours"),
     (
-        "with unended as materialized ( select e.id, e.modifier",
+        "with looked as materialized ( (select id, modifier::text",
         25_000,
         "looks at 5,000 events of a handler, and for the attempts at some of them in the part of each day",
     ),

@@ -7,9 +7,6 @@ use crate::store::Store;
 use wakeq::machine::Link;
 use wakeq::{CanvasId, EventId, Name, StoreError, Timestamp};
 
-/// Maximum number of events that are shown per correlation.
-const SHOWN: i64 = 100;
-
 /// The status of an event that was sent to an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityEventStatus {
@@ -54,12 +51,14 @@ pub(crate) struct RecordedOutcome {
 
 impl Store {
     /// The events of the canvas with this id, or this correlation id, in the order in which they
-    /// were sent; at most 100. A `union` would ask for ids in their order: that of the primary key,
-    /// which Postgres 17 then reads for all of the canvas.
+    /// were sent: those after this link, at most `limit`. A `union` would ask for ids in their order:
+    /// that of the primary key, which Postgres 17 then reads for all of the canvas.
     pub(crate) async fn entity_events(
         &self,
         canvas: CanvasId,
         id: Uuid,
+        after: i64,
+        limit: i64,
     ) -> Result<Vec<EntityEventStatus>, StoreError> {
         let query = sqlx::query!(
             r#"select e.event_id, e.correlation_id, e.entity_type::text as "entity_type!", e.entity::text as "entity!",
@@ -71,16 +70,18 @@ impl Store {
                       array(select d.id from unnest(e.follow_ups) as f (id) cross join lateral (
                                 select d.id from wakeq.dead_events d
                                  where d.canvas_id = e.canvas_id and d.id = f.id offset 0) as d) as "dead!"
-                 from (select event_id from wakeq.entity_events where canvas_id = $1 and event_id = $2
+                 from (select event_id from wakeq.entity_events where canvas_id = $1 and event_id = $2 and link_id > $4
                         union all
                        (select event_id from wakeq.entity_events
-                         where canvas_id = $1 and correlation_id = $2 and event_id <> $2 limit $3)) as found
+                         where canvas_id = $1 and correlation_id = $2 and event_id <> $2 and link_id > $4
+                         order by link_id limit $3)) as found
                 cross join lateral (
                       select * from wakeq.entity_events e where e.canvas_id = $1 and e.event_id = found.event_id offset 0) as e
                 order by e.link_id limit $3"#,
             canvas.0,
             id,
-            SHOWN
+            limit,
+            after
         );
         let rows = self.session().await?.all("read the outcomes of events", query).await?;
         let shown = rows.into_iter().filter_map(|row| {
