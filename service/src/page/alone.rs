@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use wakeq::CanvasId;
 
 /// When something was asked, and how long that took.
 #[derive(Clone, Copy)]
@@ -18,6 +19,7 @@ pub(super) struct Asked {
 
 /// What one browser asks alone.
 pub(super) struct Alone {
+    canvas: CanvasId,
     looks: Mutex<Looks>,
     /// By which browsers are counted.
     _browser: Arc<()>,
@@ -35,8 +37,13 @@ struct Looks {
 
 impl Alone {
     /// Nothing yet: the first look asks whatever it has to.
-    pub(super) fn new(browsers: &Arc<()>) -> Self {
-        Self { looks: Mutex::default(), _browser: Arc::clone(browsers) }
+    pub(super) fn new(canvas: CanvasId, browser: Arc<()>) -> Self {
+        Self { canvas, looks: Mutex::default(), _browser: browser }
+    }
+
+    /// The canvas whose page it watches.
+    pub(super) fn canvas(&self) -> CanvasId {
+        self.canvas
     }
 
     /// Begins another look.
@@ -88,7 +95,7 @@ mod tests {
     const HOUR_S: u32 = 3_600;
 
     fn question(text: &str) -> Question {
-        Question::new(None, text.to_owned())
+        Question::new(Some(CanvasId::DEFAULT), text.to_owned())
     }
 
     fn answer(is_recorded: bool) -> Result<Reply, Problem> {
@@ -101,7 +108,7 @@ mod tests {
         questions: impl Fn(u32) -> Vec<Question>,
         answer: impl Fn() -> Result<Reply, Problem>,
     ) -> Vec<usize> {
-        let (alone, mut looks) = (memo.alone(), Vec::new());
+        let (alone, mut looks) = (memo.alone(CanvasId::DEFAULT), Vec::new());
         for second in (0..HOUR_S).step_by(2) {
             let asked = Cell::new(0);
             alone.begin();
@@ -151,7 +158,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_known_answer_is_shown_while_it_is_asked_for_in_vain() {
         let memo = Memo::default();
-        memo.watch(&question("a"), &memo.alone(), async { None }, async { answer(false) }).await.unwrap();
+        let alone = memo.alone(CanvasId::DEFAULT);
+        memo.watch(&question("a"), &alone, async { None }, async { answer(false) }).await.unwrap();
+        drop(alone);
         tokio::time::advance(FRESH).await;
         let one = |_| vec![question("a")];
         let failing = watched(&memo, one, || Err(Problem::unavailable("the database"))).await;
@@ -161,7 +170,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cheap_question_is_asked_at_each_look() {
         let (memo, times) = (Memo::default(), Cell::new(0));
-        let alone = memo.alone();
+        let alone = memo.alone(CanvasId::DEFAULT);
         for _ in 0..100 {
             alone.begin();
             let ask = async {

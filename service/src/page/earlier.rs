@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use wakeq::CanvasId;
 
 use super::question::Question;
+use super::room::{Held, first_to_go};
 
 /// What takes less is waited for.
 const LONG: Duration = Duration::from_millis(150);
@@ -18,7 +19,8 @@ const TIMES: u32 = 100;
 const OLDEST: Duration = Duration::from_secs(30);
 /// How long it is remembered that a question took long: the next time it may take long again.
 const KNOWN: Duration = Duration::from_secs(300);
-/// How many answers are kept, and how many bytes of all of them.
+/// How many answers are kept, and how many bytes of all of them with their questions. Once there are
+/// as many, one goes of the canvas that has the most.
 const ANSWERS_MAX: usize = 100;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -30,10 +32,31 @@ pub(super) struct Earlier(Mutex<Answers>);
 struct Answers(HashMap<Question, Known>);
 
 impl Answers {
-    fn has_room(&self, bytes: usize) -> bool {
-        let held: usize = self.0.values().map(|known| known.answer.len()).sum();
-        self.0.len() < ANSWERS_MAX && held.saturating_add(bytes) <= BYTES_MAX
+    fn make_room(&mut self, question: &Question, answer: &Bytes) -> bool {
+        let size = bytes_of(question, answer);
+        loop {
+            let bytes = self.0.iter().map(|(other, known)| bytes_of(other, &known.answer));
+            let is_much = bytes.fold(size, usize::saturating_add) > BYTES_MAX;
+            let is_many = self.0.len() >= ANSWERS_MAX;
+            if !is_much && !is_many {
+                return true;
+            }
+            // What counts is what there is too much of.
+            let counted = |size: usize| if is_much { size } else { 1 };
+            let held = self.0.iter().map(|(other, known)| {
+                let size = counted(bytes_of(other, &known.answer));
+                Held { about: other.about(), size, key: Some(other.clone()) }
+            });
+            match first_to_go(held.collect(), question.about(), counted(size)) {
+                Some(gone) => self.0.remove(&gone),
+                None => return false,
+            };
+        }
     }
+}
+
+fn bytes_of(question: &Question, answer: &Bytes) -> usize {
+    answer.len().saturating_add(question.bytes())
 }
 
 struct Known {
@@ -65,7 +88,7 @@ impl Earlier {
             Some(known) if known.long_at.elapsed() < KNOWN => (known.oldest, known.long_at),
             Some(_) | None => return,
         };
-        if answers.has_room(answer.len()) {
+        if answers.make_room(question, &answer) {
             answers.0.insert(question.clone(), Known { answer, at, oldest, long_at });
         }
     }
@@ -141,7 +164,7 @@ mod tests {
     #[test]
     fn few_answers_are_kept() {
         let (earlier, long) = (Earlier::default(), Duration::from_secs(1));
-        let large = Bytes::from(vec![b'x'; BYTES_MAX]);
+        let large = Bytes::from(vec![b'x'; BYTES_MAX - "large".len()]);
         earlier.keep(&question("large"), &large, long, || true);
         earlier.keep(&question("small"), &Bytes::from_static(b"x"), long, || true);
         let find = |text: &str| earlier.find(&question(text));
@@ -151,5 +174,25 @@ mod tests {
             earlier.keep(&question(&number.to_string()), &Bytes::new(), long, || true);
         }
         assert_eq!(earlier.answers().0.len(), ANSWERS_MAX);
+    }
+
+    #[test]
+    fn a_canvas_with_many_answers_makes_room_for_as_many_of_another() {
+        let (earlier, long) = (Earlier::default(), Duration::from_secs(1));
+        let of = |canvas, number: usize| {
+            Question::new(Some(CanvasId(Uuid::from_u128(canvas))), number.to_string())
+        };
+        for canvas in [1, 2] {
+            for number in 0..2 * ANSWERS_MAX {
+                earlier.keep(&of(canvas, number), &Bytes::new(), long, || true);
+            }
+        }
+        let is_known = |canvas, number| earlier.find(&of(canvas, number)).is_some();
+        let known = |canvas| (0..2 * ANSWERS_MAX).filter(|number| is_known(canvas, *number)).count();
+        assert_eq!((known(1), known(2)), (ANSWERS_MAX / 2, ANSWERS_MAX / 2));
+        let large = Bytes::from(vec![b'x'; BYTES_MAX / 2]);
+        earlier.keep(&of(3, 1), &large, long, || true);
+        earlier.keep(&of(4, 1), &large, long, || true);
+        assert!(earlier.find(&of(3, 1)).is_some() && earlier.find(&of(4, 1)).is_none());
     }
 }

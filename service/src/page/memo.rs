@@ -2,11 +2,12 @@
 //! are asked for once. Whoever asks has to put into the question what decides about the answer.
 //!
 //! Somebody who opens a page is shown what is at most two seconds old. Those who leave it open are
-//! shown what has changed as soon as it may cost something to look ([`Pace`]).
+//! shown what has changed as soon as it may cost something to look ([`Pace`]). Each canvas has its
+//! share of the place, as of the time: once it is full, the one with the most makes room.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -14,9 +15,11 @@ use tokio::time::Instant;
 use wakeq::CanvasId;
 
 use super::alone::{Alone, Asked};
+use super::browsers::Browsers;
 use super::earlier::Earlier;
-use super::pace::{Look, Pace};
-use super::question::Question;
+use super::pace::{Look, Pace, TimeShare};
+use super::question::{About, Question};
+use super::room::{Held, first_to_go};
 use crate::http::inside::Reply;
 use crate::http::problem::Problem;
 
@@ -25,7 +28,7 @@ pub(super) const FRESH: Duration = Duration::from_secs(2);
 /// How long it is remembered that somebody watches.
 const WATCHED: Duration = Duration::from_secs(10);
 /// How many answers are kept, how many of them about one canvas, or about the platform, and how
-/// many bytes of all of them.
+/// many bytes of all of them, with their questions.
 const ENTRIES_MAX: usize = 500;
 const ENTRIES_OF_CANVAS: usize = ENTRIES_MAX / 2;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -89,8 +92,7 @@ pub(super) struct Memo {
     entries: Mutex<HashMap<Question, Entry>>,
     pace: Pace,
     earlier: Earlier,
-    /// Held by each browser that watches.
-    browsers: Arc<()>,
+    browsers: Browsers,
 }
 
 impl Memo {
@@ -111,9 +113,9 @@ impl Memo {
         self.renew(question, &entry, &mut kept, None, ask).await
     }
 
-    /// A browser begins to watch.
-    pub(super) fn alone(&self) -> Alone {
-        Alone::new(&self.browsers)
+    /// A browser begins to watch a page of a canvas.
+    pub(super) fn alone(&self, canvas: CanvasId) -> Alone {
+        Alone::new(canvas, self.browsers.begin(canvas))
     }
 
     /// The same for somebody who watches, and asks again and again: also an old answer, as long as
@@ -141,16 +143,16 @@ impl Memo {
         let mark = mark.await;
         let is_alone = kept.is_none();
         match &*kept {
-            Some(known) if !self.admits(known.last, known.is_same(&entry, &mark), 0) => {
+            Some(known) if !self.admits(question.about(), known.last, known.is_same(&entry, &mark)) => {
                 return Ok(Some(known.answer.clone()));
             }
-            None if !alone.admits(|last| self.admits(last, false, self.browsers())) => return Ok(None),
+            None if !alone.admits(|last| self.admits_alone(alone.canvas(), last)) => return Ok(None),
             Some(_) | None => {}
         }
         let at = Instant::now();
         let answer = self.renew(question, &entry, &mut kept, mark, ask).await;
         let took = at.elapsed();
-        self.pace.spend(took);
+        self.pace.spend(self.share(question.about()), took);
         if is_alone {
             alone.note(Asked { at, took });
         }
@@ -160,15 +162,28 @@ impl Memo {
         answer.map(Some)
     }
 
-    /// Whether to ask again what was asked then, beside the questions of all and those of so many
-    /// browsers alone.
-    fn admits(&self, last: Asked, is_same: bool, browsers: usize) -> bool {
-        let questions = self.questions().saturating_add(browsers);
-        self.pace.admits(&Look { age: last.at.elapsed(), took: last.took, questions, is_same })
+    /// Whether to ask again what was asked then, beside the other questions about the same.
+    fn admits(&self, about: About, last: Asked, is_same: bool) -> bool {
+        let questions = self.questions(about);
+        let look = Look { age: last.at.elapsed(), took: last.took, questions, is_same };
+        self.pace.admits(self.share(about), &look)
     }
 
-    fn browsers(&self) -> usize {
-        Arc::strong_count(&self.browsers).saturating_sub(1)
+    /// The same for what a browser asks alone, beside what the others of its canvas do.
+    fn admits_alone(&self, canvas: CanvasId, last: Asked) -> bool {
+        let about = About::Canvas(canvas);
+        let questions = self.questions(about).saturating_add(self.browsers.of(canvas));
+        let look = Look { age: last.at.elapsed(), took: last.took, questions, is_same: false };
+        self.pace.admits(self.share(about), &look)
+    }
+
+    /// The share of the questions about a canvas, beside those about others that somebody watches,
+    /// and about the platform if there are any.
+    fn share(&self, about: About) -> TimeShare {
+        let is_of_platform =
+            |(question, entry): (&Question, &Entry)| question.about() == About::Platform && is_in_use(entry);
+        let has_platform = self.entries().iter().any(is_of_platform);
+        TimeShare { about, of: self.browsers.count_canvases() + usize::from(has_platform) }
     }
 
     /// Asks, and keeps the answer; without one, what was known, and that it was asked for in vain.
@@ -192,7 +207,7 @@ impl Memo {
         }
         let Reply { body, is_recorded } = reply?;
         *kept = None;
-        if !is_recorded && self.has_room(body.len()) {
+        if !is_recorded && self.has_room(question, body.len()) {
             // An entry that is shared with nobody is told of no change.
             let is_unchanged = || Arc::strong_count(entry) > 1 && entry.changes() == changes;
             self.earlier.keep(question, &body, took, is_unchanged);
@@ -201,16 +216,28 @@ impl Memo {
         Ok(body)
     }
 
-    /// Whether an answer of this size can be kept beside the others, of which old ones go.
-    fn has_room(&self, bytes: usize) -> bool {
-        if bytes <= SMALL {
+    /// Whether an answer of this size can be kept beside the others: old ones go, and then those of
+    /// the canvas that has the most.
+    fn has_room(&self, question: &Question, bytes: usize) -> bool {
+        let size = bytes.saturating_add(question.bytes());
+        if size <= SMALL {
             return true;
         }
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries();
         entries.retain(|_, entry| is_in_use(entry));
-        let held = entries.values().filter_map(|entry| entry.kept.try_lock().ok());
-        let held: usize = held.filter_map(|kept| Some(kept.as_ref()?.answer.len())).sum();
-        held.saturating_add(bytes) <= BYTES_MAX
+        loop {
+            let held = entries.iter().filter_map(|(other, entry)| {
+                let kept = entry.kept.try_lock().ok()?;
+                let size = kept.as_ref()?.answer.len().saturating_add(other.bytes());
+                Some(Held { about: other.about(), size, key: Some(kept) })
+            });
+            let held: Vec<_> = held.collect();
+            if held.iter().fold(size, |sum, one| sum.saturating_add(one.size)) <= BYTES_MAX {
+                return true;
+            }
+            let Some(mut kept) = first_to_go(held, question.about(), size) else { return false };
+            *kept = None;
+        }
     }
 
     /// An answer of the last half a minute to a question that takes long, to be shown while it is
@@ -228,7 +255,7 @@ impl Memo {
     }
 
     fn changed(&self, canvas: Option<CanvasId>) {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries();
         for (_, entry) in entries.iter().filter(|(question, _)| question.depends_on(canvas)) {
             entry.changes.fetch_add(1, Ordering::SeqCst);
         }
@@ -236,24 +263,44 @@ impl Memo {
         self.earlier.forget(canvas);
     }
 
-    /// How many questions are asked, about: some may be of browsers that have gone.
-    fn questions(&self) -> usize {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).len()
+    /// How many questions about the same are asked: some may be of browsers that have gone.
+    fn questions(&self, about: About) -> usize {
+        self.entries().keys().filter(|question| question.about() == about).count()
     }
 
     fn entry(&self, question: &Question) -> Entry {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries();
         if !entries.contains_key(question) {
             // Old ones go as new ones come, so that they are not counted as questions for long.
             entries.retain(|_, entry| is_in_use(entry));
-            let of_canvas = entries.keys().filter(|other| other.is_beside(question)).count();
-            if entries.len() >= ENTRIES_MAX || of_canvas >= ENTRIES_OF_CANVAS {
+            if !has_place(&mut entries, question.about()) {
                 // All are in use: this answer is shared with nobody.
                 return Entry::default();
             }
         }
         Arc::clone(entries.entry(question.clone()).or_default())
     }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<Question, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether one more question about this can be kept: once there are too many, one that nobody waits
+/// for goes of the canvas that has the most.
+fn has_place(entries: &mut HashMap<Question, Entry>, about: About) -> bool {
+    if entries.keys().filter(|other| other.about() == about).count() >= ENTRIES_OF_CANVAS {
+        return false;
+    }
+    if entries.len() < ENTRIES_MAX {
+        return true;
+    }
+    let held = entries.iter().map(|(other, entry)| {
+        let key = (Arc::strong_count(entry) == 1).then(|| other.clone());
+        Held { about: other.about(), size: 1, key }
+    });
+    let gone = first_to_go(held.collect(), about, 1);
+    gone.is_some_and(|question| entries.remove(&question).is_some())
 }
 
 /// A change, until it has ended in whatever way.

@@ -8,6 +8,7 @@
 mod admission;
 mod alone;
 pub(crate) mod ask;
+mod browsers;
 pub(crate) mod chart;
 mod cookies;
 mod document;
@@ -26,6 +27,7 @@ pub(crate) mod parts;
 mod pulse;
 mod question;
 mod renewals;
+mod room;
 mod sections;
 mod sent;
 mod serve;

@@ -5,27 +5,38 @@ use wakeq::CanvasId;
 /// A question. Its text has the rights of whoever asks.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Question {
-    canvas: Option<CanvasId>,
+    about: About,
     text: String,
+}
+
+/// What a question is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum About {
+    Platform,
+    Canvas(CanvasId),
 }
 
 impl Question {
     /// About a canvas, or about the platform if there is none.
     pub(super) fn new(canvas: Option<CanvasId>, text: String) -> Self {
-        Self { canvas, text }
+        Self { about: canvas.map_or(About::Platform, About::Canvas), text }
     }
 
-    /// Whether both are about the same canvas, or both about the platform.
-    pub(super) fn is_beside(&self, other: &Self) -> bool {
-        self.canvas == other.canvas
+    pub(super) fn about(&self) -> About {
+        self.about
+    }
+
+    /// The bytes of its text, which tenants choose a part of.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len()
     }
 
     /// Whether a change of a canvas may change the answer, or one of the platform if there is none.
     /// What is about the platform counts every canvas.
     pub(super) fn depends_on(&self, changed: Option<CanvasId>) -> bool {
-        match (self.canvas, changed) {
-            (Some(own), Some(changed)) => own == changed,
-            (None, _) | (_, None) => true,
+        match (self.about, changed) {
+            (About::Canvas(own), Some(changed)) => own == changed,
+            (About::Platform, _) | (_, None) => true,
         }
     }
 }

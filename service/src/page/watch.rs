@@ -41,7 +41,7 @@ pub(super) fn watch(page: Page, visitor: &Visitor, request: Request, next: Next)
     let mut ticks = interval(memo::FRESH);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut parts, _) = request.into_parts();
-    let alone = Arc::new(page.memo.alone());
+    let alone = Arc::new(page.memo.alone(canvas));
     parts.extensions.insert(Arc::clone(&alone));
     let watcher = Watcher { page, visitor, parts, next, ticks, alone, shown: None };
     let events = unfold((watcher, place), |(watcher, place): (Watcher, Watching)| async move {

@@ -124,6 +124,32 @@ async fn what_a_key_may_do_is_done_from_its_first_page() {
     assert_eq!((rules.as_array().map(Vec::len), &rules[0]["reason"]), (Some(1), &json!("a test")));
 }
 
+/// Keys whose rights are equal in words ask for the same, each on its own canvas.
+#[tokio::test]
+async fn keys_with_equal_rights_are_shown_what_is_of_their_canvas() {
+    let service = Service::start().await;
+    let operator = service.wide_key("operator", &Scope::ALL).await;
+    let mut shown = Vec::new();
+    for (canvas, name) in [(CanvasId::DEFAULT, "blur"), (OTHER, "foreign")] {
+        emit(&service, &operator, canvas, ("image", name)).await;
+        for holder in ["first", "second"] {
+            let path = format!("/admin/canvases/{canvas}/keys");
+            let body = json!({"holder": holder, "scopes": ["read:image/*"]});
+            let made = service.ask(&operator, Method::POST, &path, body).await.json();
+            shown.push((canvas, name, Visitor::with_key(&service, made["key"].as_str().unwrap()).await));
+        }
+    }
+    // Within two seconds the later ones are shown what was read for others, if at all.
+    for (canvas, name, visitor) in &shown {
+        let home = visitor.get("/").await.found();
+        assert_eq!(home.path, on_canvas(*canvas, ""));
+        let foreign = if *name == "blur" { "image/foreign" } else { "image/blur" };
+        home.says(&format!("image/{name}")).says_nothing_of(foreign);
+        let elsewhere = if *canvas == OTHER { CanvasId::DEFAULT } else { OTHER };
+        assert_eq!(visitor.get(&on_canvas(elsewhere, "")).await.status, StatusCode::NOT_FOUND);
+    }
+}
+
 /// A key without the right to read is told so, and shown what it may do.
 #[tokio::test]
 async fn a_key_that_reads_nothing_has_a_first_page() {

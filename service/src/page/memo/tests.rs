@@ -6,10 +6,16 @@ use uuid::Uuid;
 
 use super::*;
 
-/// A question about the platform.
 fn question(text: &str) -> Question {
-    Question::new(None, text.to_owned())
+    question_about(CanvasId::DEFAULT, text)
 }
+
+fn question_about(canvas: CanvasId, text: &str) -> Question {
+    Question::new(Some(canvas), text.to_owned())
+}
+
+const OTHER: CanvasId = CanvasId(Uuid::from_u128(2));
+const THIRD: CanvasId = CanvasId(Uuid::from_u128(3));
 
 async fn asked(memo: &Memo, text: &str, times: &AtomicUsize) -> Bytes {
     asked_about(memo, &question(text), times).await
@@ -45,16 +51,40 @@ async fn a_recorded_answer_is_asked_for_by_each_reader() {
 #[tokio::test(start_paused = true)]
 async fn large_answers_are_kept_as_far_as_there_is_room() {
     let memo = Memo::default();
-    let large = Bytes::from(vec![b'x'; BYTES_MAX / 2]);
-    let is_kept = async |text: &str| {
-        let question = question(text);
-        memo.find(&question, async { Ok(reply(large.clone())) }).await.unwrap();
-        memo.find(&question, async { Err(Problem::internal()) }).await.is_ok()
-    };
+    let large = Bytes::from(vec![b'x'; BYTES_MAX / 2 - SMALL]);
+    let is_kept = async |text: &str| is_kept(&memo, &question(text), &large).await;
     assert!(is_kept("a").await && is_kept("b").await);
     assert!(!is_kept("c").await, "there is no room");
     tokio::time::advance(FRESH).await;
     assert!(is_kept("c").await, "the others are old");
+}
+
+/// Asks for this answer; returns whether it is kept.
+async fn is_kept(memo: &Memo, question: &Question, answer: &Bytes) -> bool {
+    memo.find(question, async { Ok(reply(answer.clone())) }).await.unwrap();
+    is_known(memo, question).await
+}
+
+async fn is_known(memo: &Memo, question: &Question) -> bool {
+    memo.find(question, async { Err(Problem::internal()) }).await.is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canvas_with_large_answers_makes_room_for_as_many_of_another() {
+    let memo = Memo::default();
+    let large = Bytes::from(vec![b'x'; BYTES_MAX / 4 - SMALL]);
+    let texts = ["a", "b", "c", "d"];
+    for text in texts {
+        assert!(is_kept(&memo, &question(text), &large).await);
+    }
+    for (text, has_room) in [("a", true), ("b", true), ("c", false), ("d", false)] {
+        assert_eq!(is_kept(&memo, &question_about(OTHER, text), &large).await, has_room, "{text}");
+    }
+    let mut known = 0;
+    for text in texts {
+        known += usize::from(is_known(&memo, &question(text)).await);
+    }
+    assert_eq!(known, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,12 +195,53 @@ async fn a_canvas_with_many_questions_leaves_room_for_those_of_others() {
         asked_about(&memo, &theirs, &times).await;
     }
     assert_eq!(times.load(Ordering::SeqCst), 2 * ENTRIES_MAX + 1, "theirs is kept");
-    assert_eq!(memo.questions(), ENTRIES_OF_CANVAS + 1);
+    assert_eq!(memo.entries().len(), ENTRIES_OF_CANVAS + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_canvases_with_many_questions_make_room_for_those_of_a_third() {
+    let (memo, times) = (Memo::default(), AtomicUsize::new(0));
+    for number in 0..ENTRIES_OF_CANVAS {
+        for canvas in [CanvasId::DEFAULT, OTHER] {
+            asked_about(&memo, &question_about(canvas, &number.to_string()), &times).await;
+        }
+    }
+    for text in ["a", "b", "a", "b"] {
+        asked_about(&memo, &question_about(THIRD, text), &times).await;
+    }
+    assert_eq!(times.load(Ordering::SeqCst), ENTRIES_MAX + 2, "theirs are kept");
+    assert_eq!(memo.entries().len(), ENTRIES_MAX);
+}
+
+#[tokio::test(start_paused = true)]
+async fn costly_questions_about_a_canvas_hold_up_no_cheap_one_about_another() {
+    let (memo, times) = (Memo::default(), AtomicUsize::new(0));
+    let (own, theirs) = (memo.alone(CanvasId::DEFAULT), memo.alone(OTHER));
+    let answer = || Ok(reply(Bytes::from_static(b"answer")));
+    for _ in 0..100 {
+        own.begin();
+        theirs.begin();
+        for number in 0..20 {
+            let ask = async {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                answer()
+            };
+            memo.watch(&question(&number.to_string()), &own, async { None }, ask).await.unwrap();
+        }
+        let ask = async {
+            times.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            answer()
+        };
+        memo.watch(&question_about(OTHER, "a"), &theirs, async { None }, ask).await.unwrap();
+        tokio::time::advance(FRESH).await;
+    }
+    assert_eq!(times.load(Ordering::SeqCst), 100);
 }
 
 /// Watches for a while, every two seconds; returns how often it was asked.
 async fn watched(memo: &Memo, seconds: u64, took: Duration, mark: impl Fn(u64) -> Mark) -> usize {
-    let (times, alone) = (AtomicUsize::new(0), memo.alone());
+    let (times, alone) = (AtomicUsize::new(0), memo.alone(CanvasId::DEFAULT));
     for second in (0..seconds).step_by(2) {
         alone.begin();
         let ask = async {
@@ -219,7 +290,7 @@ async fn forms_of_others_make_what_costs_much_no_more_frequent() {
 #[tokio::test(start_paused = true)]
 async fn whoever_opens_a_page_is_shown_what_is_fresh() {
     let (memo, times) = (Memo::default(), AtomicUsize::new(0));
-    let (a, alone) = (question("a"), memo.alone());
+    let (a, alone) = (question("a"), memo.alone(CanvasId::DEFAULT));
     let old = async { Ok(reply(Bytes::from_static(b"old"))) };
     memo.watch(&a, &alone, async { Some("1:1:".into()) }, old).await.unwrap();
     assert_eq!(memo.find(&a, async { Err(Problem::internal()) }).await.unwrap(), "old");
