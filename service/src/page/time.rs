@@ -10,6 +10,20 @@ pub(crate) fn now() -> DateTime<Utc> {
     SystemTime::now().into()
 }
 
+/// How often what is asked for with a distance from now becomes another question.
+const STEP_S: i64 = 10;
+
+/// The same in whole steps, for what a filter counts from now: so browsers that look at the same
+/// list ask the same.
+pub(crate) fn now_in_steps() -> DateTime<Utc> {
+    step(now())
+}
+
+fn step(now: DateTime<Utc>) -> DateTime<Utc> {
+    let seconds = now.timestamp();
+    DateTime::from_timestamp(seconds - seconds.rem_euclid(STEP_S), 0).unwrap_or(now)
+}
+
 /// A moment: how far it is from now, with the exact time on hover.
 pub(crate) fn moment(at: DateTime<Utc>) -> Markup {
     let exact = at.to_rfc3339_opts(SecondsFormat::Millis, true);
@@ -142,6 +156,19 @@ mod tests {
             (-1.0, "0 s"),
         ] {
             assert_eq!(length(seconds), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_step_begins_with_a_whole_one_before_now() {
+        let at = |text: &str| DateTime::parse_from_rfc3339(text).unwrap().to_utc();
+        for (now, begin) in [
+            ("2030-01-31T08:00:00Z", "2030-01-31T08:00:00Z"),
+            ("2030-01-31T08:00:09.999Z", "2030-01-31T08:00:00Z"),
+            ("2030-01-31T08:00:10Z", "2030-01-31T08:00:10Z"),
+            ("1969-12-31T23:59:59.5Z", "1969-12-31T23:59:50Z"),
+        ] {
+            assert_eq!(step(at(now)), at(begin), "{now}");
         }
     }
 

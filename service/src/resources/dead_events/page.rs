@@ -9,7 +9,7 @@ use crate::access::Scope;
 use crate::http::problem::{Kind, Problem};
 use crate::page::form;
 use crate::page::parts::{Tone, badge, empty, number, pager, table};
-use crate::page::time::{moment, now};
+use crate::page::time::{moment, now_in_steps};
 use crate::page::view::View;
 use crate::page::visit::Visit;
 use crate::resources::dead_events::wire::DeadEventJson;
@@ -71,7 +71,8 @@ fn may_begin(visit: &Visit) -> bool {
 }
 
 async fn found(visit: &Visit, filter: &Filter) -> Result<Markup, Problem> {
-    let ask = visit.ask(&["dead-events"]).queries(&filter.query_of_dead(now())?).query("limit", PAGE);
+    let query = filter.query_of_dead(now_in_steps())?;
+    let ask = visit.ask(&["dead-events"]).queries(&query).query("limit", PAGE);
     let found: List<DeadEventJson> = ask.query("cursor", visit.parameter("cursor")).get().await?;
     if found.items.is_empty() && found.next_cursor.is_none() {
         let next = html! {

@@ -2,7 +2,6 @@
 //! them.
 
 use axum::response::{IntoResponse, Redirect, Response};
-use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 use uuid::Uuid;
 
@@ -12,7 +11,7 @@ use crate::access::Scope;
 use crate::http::problem::{Kind, Problem};
 use crate::page::form;
 use crate::page::parts::{empty, events, number, pager, table};
-use crate::page::time::{moment, now};
+use crate::page::time::{moment, now_in_steps};
 use crate::page::view::View;
 use crate::page::visit::Visit;
 use crate::resources::events::wire::{EventCountJson, EventSummaryJson};
@@ -20,10 +19,6 @@ use crate::resources::wire::List;
 
 /// How many events a page of the list has.
 const PAGE: usize = 100;
-
-/// Distances are counted from whole steps of this many seconds, so that browsers that watch the
-/// same list ask the same.
-const STEP_S: i64 = 10;
 
 /// What an operation does with all events that match, and its words.
 const KINDS: [(&str, &str); 3] = [("cancel", "Cancel…"), ("run-now", "Run now…"), ("retag", "Re-tag…")];
@@ -106,7 +101,7 @@ pub(crate) fn selection(visit: &Visit, from: &str, selected_all: &str, kinds: &[
 
 /// The events of a page, and how many there are.
 async fn found(visit: &Visit, filter: &Filter) -> Result<Markup, Problem> {
-    let query = filter.query(step(now()))?;
+    let query = filter.query(now_in_steps())?;
     let list = visit.ask(&["events"]).queries(&query).query("cursor", visit.parameter("cursor"));
     let list = list.query("limit", PAGE);
     let count = visit.ask(&["events", "count"]).queries(&query);
@@ -134,11 +129,6 @@ fn counted_by(events: &List<EventSummaryJson>) -> Option<EventCountJson> {
     let is_all = events.items.len() < PAGE;
     let (count, next_cursor) = (events.items.len() as u64, events.next_cursor.clone());
     is_all.then_some(EventCountJson { count, looked_at: events.looked_at.unwrap_or(count), next_cursor })
-}
-
-fn step(now: DateTime<Utc>) -> DateTime<Utc> {
-    let seconds = now.timestamp();
-    DateTime::from_timestamp(seconds - seconds.rem_euclid(STEP_S), 0).unwrap_or(now)
 }
 
 fn none(visit: &Visit, filter: &Filter) -> Markup {
