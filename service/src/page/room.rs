@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_counts_and_stays() {
+    fn things_in_use_count_and_stay() {
         let going = |key| {
             let used = Held { about: canvas(1), size: 9, key: None };
             let other = Held { about: canvas(1), size: 1, key };
