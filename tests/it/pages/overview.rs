@@ -3,6 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 use wakeq::CanvasId;
+use wakeq::machine::Outcome;
 use wakeq_service::access::Scope;
 use wakeq_testbed::wait_while;
 
@@ -73,6 +74,49 @@ async fn the_page_says_whether_the_queue_grows() {
     let tenant = Visitor::with_key(&service, &theirs).await;
     let other = tenant.get(&on_canvas(OTHER, "")).await.found();
     other.says("<strong>2 fewer</strong> were emitted than ended").says("the queue shrinks");
+}
+
+/// Only the first ten limits are looked at one by one.
+#[tokio::test]
+async fn a_limit_behind_ten_others_is_not_passed_over() {
+    let service = Service::start().await;
+    let theirs = service.key("their-key", OTHER, &Scope::ALL).await;
+    for name in (0..10).map(|number| format!("a{number}")).chain(["zebra".to_owned()]) {
+        service.put(&format!("/limits/{name}"), json!({"concurrency": 1})).await.json();
+        let path = format!("/canvases/{OTHER}/limits/{name}");
+        service.ask(&theirs, Method::PUT, &path, json!({"concurrency": 1})).await.json();
+    }
+    let (mut worker, mut door) = service.stage.door("render");
+    let event = json!({"name": "render", "value": 1, "options": {"limits": ["zebra"]}});
+    service.post("/events", event.clone()).await.json();
+    door.arrived.take(1).await;
+    service.post("/events", event).await.json();
+    worker.until_count(1, Outcome::LimitFull).await;
+    let page = Visitor::with_key(&service, &service.key).await.page("").await.found();
+    page.says("Events wait for limits</a>, of which there are more than the 10");
+    assert!(page.offers(&on_canvas(CanvasId::DEFAULT, "/events?state=limited")));
+    let tenant = Visitor::with_key(&service, &theirs).await;
+    tenant.get(&on_canvas(OTHER, "")).await.found().says_nothing_of("Events wait for limits");
+}
+
+const MANY_HANDLERS: &str = "
+    insert into wakeq.scheduling_rules (rule_type, canvas_id, event_space, handler_name)
+    select 'pause'::wakeq.scheduling_rule_type, '00000000-0000-0000-0000-000000000000'::uuid, 'WORKER',
+           'handler-' || number
+      from generate_series(1, 1001) as number;
+    insert into wakeq.scheduling_rules (rule_type, canvas_id, event_space, handler_name)
+    values ('pause', '00000000-0000-0000-0000-000000000007', 'WORKER', 'theirs')";
+
+#[tokio::test]
+async fn the_page_says_how_many_handlers_it_is_about() {
+    let service = Service::start().await;
+    let theirs = service.key("their-key", OTHER, &Scope::ALL).await;
+    service.stage.execute(MANY_HANDLERS).await;
+    let page = Visitor::with_key(&service, &service.key).await.page("").await.found();
+    page.says("What is said here of handlers is about the first 1\u{202f}000 by").says("more than 0");
+    let tenant = Visitor::with_key(&service, &theirs).await;
+    let other = tenant.get(&on_canvas(OTHER, "")).await.found();
+    other.says("WORKER/theirs").says_nothing_of("is about the first");
 }
 
 #[tokio::test]

@@ -111,6 +111,12 @@ fn counts(visit: &Visit, handlers: &List<Handler>) -> Markup {
             (tile("halted objects", &shown(halted), alarm(halted), Some(&visit.link(&["halted-objects"]))))
         }
         p { "The oldest event has been due since " (moment_or(oldest, "no time: none is due")) "." }
+        @if handlers.next_cursor.is_some() {
+            p.quiet {
+                "What is said here of handlers is about the first " (number(COUNTED as u64)) " by their names. "
+                a href=(visit.link(&["handlers"])) { "All handlers" }
+            }
+        }
     }
 }
 

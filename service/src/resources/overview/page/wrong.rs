@@ -9,6 +9,7 @@ use crate::page::parts::{Tone, badge, number};
 use crate::page::time::{length, moment};
 use crate::page::visit::Visit;
 use crate::resources::doctor::wire::{DoctorReport, FindingJson, LevelJson};
+use crate::resources::events::wire::EventSummaryJson;
 use crate::resources::groups::wire::GroupSummary;
 use crate::resources::handlers::wire::{DepthJson, Handler, RuleJson, RuleKind, RuleReachJson};
 use crate::resources::limits::wire::{LimitJson, LimitUseJson};
@@ -139,8 +140,16 @@ struct FullLimit {
     used: LimitUseJson,
 }
 
-/// The first limits for which events wait.
-async fn full_limits(visit: &Visit) -> Result<Vec<FullLimit>, Problem> {
+/// Limits for which events wait.
+#[derive(Default)]
+struct FullLimits {
+    /// Of the first ones.
+    first: Vec<FullLimit>,
+    /// Whether there are others, and events wait for any.
+    may_be_others: bool,
+}
+
+async fn full_limits(visit: &Visit) -> Result<FullLimits, Problem> {
     let limits: List<LimitJson> = visit.ask(&["limits"]).query("limit", LIMITS_MAX).shared().await?;
     let uses = limits.items.iter().map(|limit| {
         let ask = visit.ask(&["limits", &limit.name, "uses"]).query("limit", KEYS_MAX);
@@ -158,7 +167,13 @@ async fn full_limits(visit: &Visit) -> Result<Vec<FullLimit>, Problem> {
             Err(problem) => return Err(problem),
         }
     }
-    Ok(full)
+    let may_be_others = limits.next_cursor.is_some() && limits_are_waited_for(visit).await?;
+    Ok(FullLimits { first: full, may_be_others })
+}
+
+async fn limits_are_waited_for(visit: &Visit) -> Result<bool, Problem> {
+    let ask = visit.ask(&["events"]).query("state", "limited").query("limit", 1);
+    Ok(!ask.shared::<List<EventSummaryJson>>().await?.items.is_empty())
 }
 
 /// Rules on the whole canvas, and on everything.
@@ -267,7 +282,7 @@ fn of_dead(visit: &Visit, died: u64) -> Option<Trouble> {
     })
 }
 
-fn of_limits(visit: &Visit, full: &[FullLimit]) -> Vec<Trouble> {
+fn of_limits(visit: &Visit, full: &FullLimits) -> Vec<Trouble> {
     let of_use = |FullLimit { limit, used }: &FullLimit| {
         Trouble::notice(html! {
             (counted(used.waiting, "event waits", "events wait")) " for the limit "
@@ -275,7 +290,14 @@ fn of_limits(visit: &Visit, full: &[FullLimit]) -> Vec<Trouble> {
             a href=(visit.link(&["limits", limit, "holders"])) { "Who holds the places" }
         })
     };
-    full.iter().take(NAMED_MAX).map(of_use).collect()
+    let others = full.may_be_others.then(|| {
+        Trouble::notice(html! {
+            a href=(visit.link_with(&["events"], &[("state", "limited")])) { "Events wait for limits" }
+            ", of which there are more than the " (number(LIMITS_MAX as u64)) " that are looked at here: "
+            a href=(visit.link(&["limits"])) { "all limits" } "."
+        })
+    });
+    full.first.iter().take(NAMED_MAX).map(of_use).chain(others).collect()
 }
 
 /// The rules on handlers, which the page lists below.
