@@ -8,7 +8,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::session::{KnownSession, PersonSession, Purpose, Session, SignIn};
-use super::{Access, Unauthenticated, unavailable};
+use super::{Access, Refusal, Unauthenticated, unavailable};
 use crate::store::{NewSessionRow, ServiceStore, SessionRow};
 use wakeq::{StoreError, Timestamp};
 
@@ -67,14 +67,17 @@ fn owner_of_person(session: &PersonSession) -> String {
 }
 
 impl Access {
-    /// Records that a session was opened, and returns its token.
+    /// Records that a session was opened, and returns its token. Errors: its link was used in
+    /// another process.
     pub(super) async fn opened(
         &self,
         session: &Session,
         lasts: Duration,
         browser: &Browser,
     ) -> Result<String, Unauthenticated> {
-        self.record_opened(session.id(), &owner(session), lasts, browser).await?;
+        if !self.record_opened(session.id(), &owner(session), lasts, browser).await? {
+            return Err(Unauthenticated::Unknown(Refusal::LinkUsed(session.key)));
+        }
         Ok(self.sessions().await?.signer.token(Purpose::Session, session))
     }
 
@@ -95,7 +98,7 @@ impl Access {
         owner: &str,
         lasts: Duration,
         browser: &Browser,
-    ) -> Result<(), Unauthenticated> {
+    ) -> Result<bool, Unauthenticated> {
         let Browser { address, name } = browser;
         let new = NewSessionRow { id, owner, lasts, address, browser: name };
         self.inner.store.add_page_session(&new, SESSIONS_MAX - 1, IDLE).await.map_err(unavailable)

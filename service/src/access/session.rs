@@ -91,6 +91,12 @@ impl Session {
         Ok(Self { key, nonce, ends_at_s })
     }
 
+    /// The session that this link opens, until a moment. Its row has the id of the link, so that
+    /// there is one at most, whatever process the link is used in.
+    pub(super) fn of_link(self, ends_at_s: u64) -> Self {
+        Self { ends_at_s, ..self }
+    }
+
     /// What its row is known by.
     pub(super) fn id(&self) -> Uuid {
         Uuid::from_bytes(self.nonce)

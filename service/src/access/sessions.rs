@@ -55,7 +55,7 @@ impl Access {
             return Err(Unauthenticated::Unknown(Refusal::LinkUsed(link.key)));
         }
         self.live(link.key, self.known(link.key).await?)?;
-        self.session_of(link.key, browser).await
+        self.opened(&link.of_link(now_s.saturating_add(SESSION.as_secs())), SESSION, browser).await
     }
 
     /// The session of a token and the holder of its key or of the account, unless either has ended.

@@ -37,14 +37,14 @@ pub(crate) struct SessionRow {
 }
 
 impl ServiceStore {
-    /// Adds a session. Its owner keeps `others` at most beside it, those that were used last. Some
+    /// Adds a session; returns whether there was none of this id. Its owner keeps `others` at most beside it, those that were used last. Some
     /// that nobody has used for `idle` are removed, whose ever they are.
     pub(crate) async fn add_page_session(
         &self,
         new: &NewSessionRow<'_>,
         others: i64,
         idle: Duration,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let query = sqlx::query!(
             "with surplus as (
                  delete from wakeq.page_sessions where id = any (array(
@@ -65,7 +65,11 @@ impl ServiceStore {
             others,
             interval(idle)
         );
-        self.session().await?.execute("add a session of the pages", query).await.map(drop)
+        match self.session().await?.execute("add a session of the pages", query).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_there(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// A session, unless it has ended. Read over a lookup connection.
@@ -137,4 +141,10 @@ impl ServiceStore {
         );
         self.session().await?.all("end sessions of the pages", query).await
     }
+}
+
+/// Whether the statement was refused because there is a session of this id.
+fn is_there(error: &StoreError) -> bool {
+    let StoreError::Refused { source, .. } = error else { return false };
+    source.as_database_error().is_some_and(|error| error.constraint() == Some("page_sessions_pkey"))
 }

@@ -1,12 +1,16 @@
 //! Who gets in, and how a session ends.
 
+use std::sync::Arc;
+
 use reqwest::StatusCode;
-use wakeq::CanvasId;
+use wakeq::testing::MemoryNotifier;
+use wakeq::{CanvasId, StoreConfig};
 use wakeq_service::access::{ApiKey, Scope};
+use wakeq_service::server::HttpConfig;
 
 use super::visitor::{Visitor, on_canvas};
-use crate::support::OTHER;
 use crate::support::service::Service;
+use crate::support::{OTHER, Statements};
 
 #[tokio::test]
 async fn a_page_is_shown_after_signing_in_with_a_key() {
@@ -64,6 +68,25 @@ async fn a_link_signs_in_once() {
     refused.says("used before or is too old");
     again.set_cookie("wakeq_session", &link);
     assert!(again.page("").await.path.starts_with("/sign-in"), "a link is no session");
+}
+
+#[tokio::test]
+async fn a_link_that_was_used_in_one_process_signs_in_at_no_other() {
+    let service = Service::start().await;
+    let key = ApiKey::parse(&service.key).unwrap();
+    let link = service.access.sign_in_link(&key).await.unwrap();
+    let path = format!("/sign-in?link={link}");
+    Visitor::stranger(&service).get(&path).await.found();
+    let stage = service.stop().await;
+    let url = stage.database.url().to_owned();
+    let config = HttpConfig { stranger_rate: 10_000, ..HttpConfig::default() };
+    let notifier = Arc::new(MemoryNotifier::new());
+    let service = Service::through(stage, &url, notifier, StoreConfig::default(), config).await;
+    let refused = Visitor::stranger(&service).get(&path).await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    refused.says("used before or is too old");
+    let count = "select count(*) from wakeq.page_sessions";
+    assert_eq!(service.stage.pool.value::<i64>(count).await, 1);
 }
 
 #[tokio::test]
