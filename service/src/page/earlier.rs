@@ -19,8 +19,8 @@ const TIMES: u32 = 100;
 const OLDEST: Duration = Duration::from_secs(30);
 /// How long it is remembered that a question took long: the next time it may take long again.
 const KNOWN: Duration = Duration::from_secs(300);
-/// How many answers are kept, and how many bytes of all of them with their questions. Once there are
-/// as many, one goes of the canvas that has the most.
+/// How many answers are kept, and how many bytes of all of them with their questions. Beyond that,
+/// those of the canvas that has the most make room.
 const ANSWERS_MAX: usize = 100;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 

@@ -37,8 +37,9 @@ pub(crate) struct SessionRow {
 }
 
 impl ServiceStore {
-    /// Adds a session; returns whether there was none of this id. Its owner keeps `others` at most beside it, those that were used last. Some
-    /// that nobody has used for `idle` are removed, whose ever they are.
+    /// Adds a session, unless there is one of this id; returns whether it did. Its owner keeps
+    /// `others` at most beside it, those that were used last. Some that nobody has used for `idle`
+    /// are removed, whose ever they are.
     pub(crate) async fn add_page_session(
         &self,
         new: &NewSessionRow<'_>,

@@ -113,7 +113,7 @@ async fn the_page_says_how_many_handlers_it_is_about() {
     let theirs = service.key("their-key", OTHER, &Scope::ALL).await;
     service.stage.execute(MANY_HANDLERS).await;
     let page = Visitor::with_key(&service, &service.key).await.page("").await.found();
-    page.says("What is said here of handlers is about the first 1\u{202f}000 by").says("more than 0");
+    page.says("What is said here of handlers is about the first 1\u{202f}000 by name").says("more than 0");
     let tenant = Visitor::with_key(&service, &theirs).await;
     let other = tenant.get(&on_canvas(OTHER, "")).await.found();
     other.says("WORKER/theirs").says_nothing_of("is about the first");

@@ -113,7 +113,7 @@ fn counts(visit: &Visit, handlers: &List<Handler>) -> Markup {
         p { "The oldest event has been due since " (moment_or(oldest, "no time: none is due")) "." }
         @if handlers.next_cursor.is_some() {
             p.quiet {
-                "What is said here of handlers is about the first " (number(COUNTED as u64)) " by their names. "
+                "What is said here of handlers is about the first " (number(COUNTED as u64)) " by name. "
                 a href=(visit.link(&["handlers"])) { "All handlers" }
             }
         }
