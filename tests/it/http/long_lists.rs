@@ -224,7 +224,8 @@ async fn the_events_of_a_correlation_come_in_pages() {
     let key = service.key("other", OTHER, &[Scope::Read]).await;
     let there = format!("/canvases/{OTHER}{status}?cursor=6");
     let theirs = service.ask(&key, Method::GET, &there, NONE).await.json();
-    let links: Vec<_> = theirs["events"].as_array().unwrap().iter().map(|event| &event["link"]["id"]).collect();
+    let links: Vec<_> =
+        theirs["events"].as_array().unwrap().iter().map(|event| &event["link"]["id"]).collect();
     assert_eq!((links, &theirs["next_cursor"]), (vec![&json!(7), &json!(9), &json!(11)], &Value::Null));
     for refused in ["?limit=0", "?limit=101", "?cursor=x"] {
         assert_eq!(service.get(&format!("{status}{refused}")).await.problem().0, 400, "{refused}");

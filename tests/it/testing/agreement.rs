@@ -304,7 +304,11 @@ async fn shown_object(kit: &TestKit, object: &str) -> String {
         .collect();
     let gone = admin.tombstones(CanvasId::DEFAULT, &key, None, 0, 1000).await.unwrap();
     let gone: Vec<_> = gone.into_iter().map(|gone| (gone.link, gone.cause)).collect();
-    assert_eq!(admin.running(CanvasId::DEFAULT, &key, 1000).await.unwrap(), [], "everything has come to rest");
+    assert_eq!(
+        admin.running(CanvasId::DEFAULT, &key, 1000).await.unwrap(),
+        [],
+        "everything has come to rest"
+    );
     format!("{found:?} {halted:?} tombstones {gone:?}")
 }
 
