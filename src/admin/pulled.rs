@@ -418,7 +418,7 @@ mod tests {
         let admin = Admin::new(table.store.clone(), Arc::new(LocalNotifier::new()));
         for (canvas, rows) in [(MANY, 1_000), (FEW, 2)] {
             let mail = HandlerScope::worker(canvas, "mail").unwrap();
-            let leased = admin.lease_events_now(&mail, 10, MINUTE).await.unwrap();
+            let leased = admin.lease_events_now(&mail, None, 10, MINUTE).await.unwrap();
             assert_eq!(leased.len(), 2);
             for (event, dead) in leased.iter().zip([false, true]) {
                 let release = Release { error: Some("oh".into()), dead, ..Release::default() };

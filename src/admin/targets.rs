@@ -255,6 +255,7 @@ fn check_policy(policy: &TargetPolicy) -> Result<(), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Keep;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 

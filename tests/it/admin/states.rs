@@ -55,6 +55,7 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> LiveEvent {
         options: None,
         copy_of: None,
         pulled: false,
+        was_leased: false,
         running: 0,
         place: None,
         first: None,

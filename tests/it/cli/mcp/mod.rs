@@ -18,7 +18,7 @@ use crate::support::service::{Service, has};
 use crate::support::{OTHER, Statements, until};
 use agent::Agent;
 
-const READING: [&str; 14] = [
+const READING: [&str; 15] = [
     "list_handlers",
     "statistics",
     "list_limits",
