@@ -5,6 +5,7 @@ use serde_json::json;
 use wakeq::CanvasId;
 use wakeq::machine::Outcome;
 use wakeq_service::access::Scope;
+use wakeq_testbed::wait_while;
 
 use super::visitor::{Visitor, on_canvas};
 use crate::support::OTHER;
@@ -82,6 +83,39 @@ async fn a_full_limit_says_who_holds_it_and_who_waits() {
     door.open(2);
     worker.until(second.parse().unwrap(), Outcome::HandedOver).await;
     worker.stop().await;
+}
+
+/// More events wait for another limit, and come first in the list, than are looked at.
+#[tokio::test]
+async fn events_that_wait_for_another_limit_hide_none_that_waits_for_this_one() {
+    let service = Service::start().await;
+    for limit in ["customer", "exports"] {
+        service.put(&format!("/limits/{limit}"), json!({"concurrency": 1})).await.json();
+    }
+    let (_worker, mut door) = service.stage.door("import");
+    let emit = async |limit: &str| {
+        let event = json!({"name": "import", "options": {"limits": [limit]}});
+        service.post("/events", event).await.json()["id"].as_str().unwrap().to_owned()
+    };
+    let waiting = async || service.stage.count("select count(*) from wakeq.limit_waits").await;
+    for _ in 0..26 {
+        emit("exports").await;
+    }
+    door.arrived.next().await;
+    wait_while!(waiting().await < 25, "they are not limited");
+    let first = emit("customer:7").await;
+    door.arrived.next().await;
+    let second = emit("customer:7").await;
+    wait_while!(waiting().await < 26, "it is not limited");
+
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let holders = visitor.page("/limits/customer/holders").await.found();
+    holders.says("Places held: 1. Waiting: 1.").says(&first).says(&second).says_nothing_of("exports");
+    visitor.page("/limits/exports/holders").await.found().says("Waiting: 25.").says_nothing_of(&second);
+    let theirs = service.key("theirs", OTHER, &Scope::ALL).await;
+    let theirs = Visitor::with_key(&service, &theirs).await;
+    let own = theirs.get(&on_canvas(OTHER, "/limits/exports/holders")).await.found();
+    own.says("Nothing holds a place of it").says("Waiting: 0.");
 }
 
 #[tokio::test]

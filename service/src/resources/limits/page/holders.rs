@@ -23,6 +23,8 @@ use crate::resources::wire::List;
 
 /// How many of those that hold places, and of those that wait, are looked at.
 const LOOKED_AT: usize = 20;
+/// Of how many keys of a family those that wait are looked at.
+const KEYS: usize = 5;
 /// How many of those that hold nothing are named.
 const NAMED: usize = 3;
 /// The words of a link that stands beside the name of what it limits.
@@ -37,7 +39,7 @@ pub(crate) async fn show(visit: Visit, path: PathParts) -> Result<View, Problem>
     let ids = uses.items.iter().flat_map(|used| &used.holders).take(LOOKED_AT).copied().collect();
     let held = details(&visit, ids).await?;
     let held: Vec<_> = held.into_iter().filter(|event| event.state == EventState::Running).collect();
-    let waiting = waiting(&visit, name).await?;
+    let waiting = waiting(&visit, &uses.items).await?;
     let running: u64 = uses.items.iter().map(|used| u64::from(used.running)).sum();
     let waits: u64 = uses.items.iter().map(|used| used.waiting).sum();
     Ok(View::new(format!("Who holds the places of {name}")).above(html! {
@@ -65,19 +67,21 @@ async fn details(visit: &Visit, ids: Vec<Uuid>) -> Result<Vec<EventDetail>, Prob
     there.collect()
 }
 
-/// The first events that wait for this limit, or for a key of this family.
-async fn waiting(visit: &Visit, name: &str) -> Result<Vec<EventDetail>, Problem> {
-    let handler = name.strip_prefix("handler:").and_then(|handler| handler.split_once('/'));
-    let (module, handler) = handler.unwrap_or_default();
-    let ask = visit.ask(&["events"]).query("state", "limited").query("module", module);
-    let limited: List<EventSummaryJson> =
-        ask.query("name", handler).query("limit", LOOKED_AT).shared().await?;
-    let found = details(visit, limited.items.iter().map(|event| event.id).collect()).await?;
-    let is_meant = |event: &EventDetail| {
-        let wait = event.limit.as_ref().filter(|wait| !wait.all_canvases);
-        wait.is_some_and(|wait| wait.name == name || family(&wait.name) == Some(name))
-    };
-    Ok(found.into_iter().filter(is_meant).collect())
+/// The first events that wait for this limit, or for those keys of this family for which most wait.
+async fn waiting(visit: &Visit, uses: &[LimitUseJson]) -> Result<Vec<EventDetail>, Problem> {
+    let mut waited: Vec<_> = uses.iter().filter(|used| used.waiting > 0).collect();
+    waited.sort_by_key(|used| std::cmp::Reverse(used.waiting));
+    waited.truncate(KEYS);
+    let each = LOOKED_AT / waited.len().max(1);
+    let mut ids = Vec::new();
+    for used in waited {
+        let ask = visit.ask(&["events"]).query("waits_for", &used.name).query("limit", each);
+        let found: List<EventSummaryJson> = ask.shared().await?;
+        ids.extend(found.items.iter().map(|event| event.id));
+    }
+    // An operator's limit of a handler may have the same name.
+    let is_meant = |event: &EventDetail| event.limit.as_ref().is_some_and(|wait| !wait.all_canvases);
+    Ok(details(visit, ids).await?.into_iter().filter(is_meant).collect())
 }
 
 /// The family of a key.
