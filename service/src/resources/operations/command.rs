@@ -114,7 +114,7 @@ struct FilterArgs {
     /// Only dead events that died at or after this time
     #[arg(long, value_name = "TIME", value_parser = arguments::timestamp)]
     died_since: Option<Timestamp>,
-    /// Only dead events of this error group, as `wakeq dead groups` lists them
+    /// Only dead events of this group: `wakeq dead groups`
     #[arg(long, value_name = "GROUP")]
     error_group: Option<ErrorGroupId>,
     #[command(flatten)]
