@@ -410,7 +410,9 @@ $$;
 -- Claims events that have limits, as far as these have room. Returns a row for each event that
 -- could be claimed but for its limits, with the verdict 'claimed', 'full' (it waits, and will be
 -- woken) or 'later' (it comes back by itself; without a limit: somebody else had it in hand), and
--- one with the verdict 'room' for each limit for which `wake_waiting` has to be called.
+-- one with the verdict 'room' for each limit for which `wake_waiting` has to be called. What comes
+-- without having been woken, as by a repeated notification, has a promise that is far ahead: it
+-- moves back, in case the worker dies.
 create function wakeq.claim_limited(
     ids uuid[], canvases uuid[], handlers text[], canvas_handlers text[], lease interval, losses_below integer,
     value_max integer, horizon interval, grace interval, by_worker text)
@@ -431,6 +433,8 @@ begin
            set locked_at = clock_timestamp(), worker = by_worker, claims = e.claims + 1,
                nonce = floor(random() * 2147483648)::integer, losses = e.losses + (e.locked_at is not null)::integer,
                starts_at = null,
+               notify_at = case when e.starts_at is not null and e.notify_at > statement_timestamp() + grace
+                                then statement_timestamp() + grace else e.notify_at end,
                cancelled_by = coalesce(e.cancelled_by, asks[array_position(asked, e.id)].dropped_by)
          where e.id = any (array(select a.id from unnest(asks) as a where a.verdict = 'claimed'))
         returning e.*, e.losses > 0 and exists (

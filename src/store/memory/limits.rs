@@ -111,7 +111,13 @@ impl Tables {
 
     fn start(&mut self, id: EventId, held: Vec<HeldLimit>, worker: Option<&Name>) -> LimitedClaim {
         self.limits.waits.remove(&id);
-        self.limits.put_off.remove(&id);
+        let soon = self.now + self.timing.grace;
+        if self.limits.put_off.remove(&id).is_some()
+            && let Some(row) = self.events.get_mut(&id)
+        {
+            // Nobody may have woken it, and its promise be far ahead.
+            row.notify_at = row.notify_at.map(|at| at.min(soon));
+        }
         let claimed = self.take(id, worker);
         claimed.map_or(LimitedClaim::Not, |claimed| {
             LimitedClaim::Claimed(Box::new(ClaimedEvent { held: Some(held.into()), ..claimed }))

@@ -157,6 +157,28 @@ async fn an_event_that_waits_for_a_place_is_promised_in_an_hour() {
     assert_eq!(table.number(promised).await, 4);
 }
 
+/// A notification is repeated, and nobody has woken the event: if its worker dies, the promise has
+/// it found again as any other.
+#[tokio::test]
+async fn an_event_that_starts_without_having_been_woken_is_promised_soon() {
+    let table = Table::new().await;
+    let mut waiting = Vec::new();
+    for canvas in [MANY, FEW] {
+        table.limit(canvas, "a", places(1)).await;
+        let told = table.add_keyed(canvas, &["a"], 2).await;
+        let running = table.claim_some(&told).await;
+        assert_eq!(table.store.complete(&[running[0].claim]).await.unwrap(), [true]);
+        waiting.push(told[1]);
+    }
+    assert_eq!(table.claim_some(&waiting[..1]).await.len(), 1);
+    let ahead = "select extract(epoch from notify_at - now())::int8 from wakeq.events_v2 where id = $1";
+    let ahead_s = async |event: Notification| -> i64 {
+        sqlx::query_scalar(ahead).bind(event.id.0).fetch_one(&table.pool).await.unwrap()
+    };
+    assert!(ahead_s(waiting[0]).await <= 60, "it runs");
+    assert!(ahead_s(waiting[1]).await > 3_500, "it waits");
+}
+
 /// They are locked in one order, whatever the order in which emits name them, and an event takes
 /// all of its places or none.
 #[tokio::test]
