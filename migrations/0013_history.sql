@@ -77,9 +77,13 @@ create table wakeq.ended_events (
 
 -- Lists of several outcomes are merged from one of each (wakeq.ended_after). The outcome in the
 -- index of a canvas is an expression, so that a list of a handler can't use it: by its statistics
--- the planner might find a handler with few events by reading all of the canvas.
-create index ended_events_canvas on wakeq.ended_events (canvas_id, greatest(outcome, outcome), ended_at, id);
-create index ended_events_handler on wakeq.ended_events (canvas_id, module, name, outcome, ended_at, id);
+-- the planner might find a handler with few events by reading all of the canvas. The conditions
+-- hold for every row, and keep both out of statements about an event, for which the planner might
+-- take either where a partition was empty (0001).
+create index ended_events_canvas on wakeq.ended_events (canvas_id, greatest(outcome, outcome), ended_at, id)
+    where ended_at > '-infinity';
+create index ended_events_handler on wakeq.ended_events (canvas_id, module, name, outcome, ended_at, id)
+    where ended_at > '-infinity';
 
 -- What comes when nobody has made partitions for days, so that no end of an event fails for it.
 create table wakeq.attempts_rest partition of wakeq.attempts default;

@@ -267,18 +267,21 @@ begin
           where e.canvas_id = canvas and greatest(e.outcome, e.outcome) = 'completed'
             and 'completed' = any (outcomes) and e.kept_until >= week
             and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+            and e.ended_at > '-infinity'
           order by e.ended_at desc, e.id desc limit look)
          union all
         (select e.* from wakeq.ended_events e
           where e.canvas_id = canvas and greatest(e.outcome, e.outcome) = 'failed'
             and 'failed' = any (outcomes) and e.kept_until >= week
             and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+            and e.ended_at > '-infinity'
           order by e.ended_at desc, e.id desc limit look)
          union all
         (select e.* from wakeq.ended_events e
           where e.canvas_id = canvas and greatest(e.outcome, e.outcome) = 'cancelled'
             and 'cancelled' = any (outcomes) and e.kept_until >= week
             and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+            and e.ended_at > '-infinity'
           order by e.ended_at desc, e.id desc limit look)
          order by ended_at desc, id desc limit look;
     else
@@ -287,18 +290,21 @@ begin
           where e.canvas_id = canvas and e.module = ended_after.module and e.name = ended_after.name
             and e.outcome = 'completed' and 'completed' = any (outcomes) and e.kept_until >= week
             and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+            and e.ended_at > '-infinity'
           order by e.ended_at desc, e.id desc limit look)
          union all
         (select e.* from wakeq.ended_events e
           where e.canvas_id = canvas and e.module = ended_after.module and e.name = ended_after.name
             and e.outcome = 'failed' and 'failed' = any (outcomes) and e.kept_until >= week
             and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+            and e.ended_at > '-infinity'
           order by e.ended_at desc, e.id desc limit look)
          union all
         (select e.* from wakeq.ended_events e
           where e.canvas_id = canvas and e.module = ended_after.module and e.name = ended_after.name
             and e.outcome = 'cancelled' and 'cancelled' = any (outcomes) and e.kept_until >= week
             and (e.ended_at, e.id) < (after_ended, after_id) and e.ended_at >= since
+            and e.ended_at > '-infinity'
           order by e.ended_at desc, e.id desc limit look)
          order by ended_at desc, id desc limit look;
     end if;

@@ -1,8 +1,11 @@
 //! The search of kept events in Postgres: which rows it reads, that a page is bounded also by the
 //! bytes of values and results, and what another tenant has.
 
+use sqlx::AssertSqlSafe;
+
 use super::Table;
-use crate::event::{CanvasId, EndedFilter, EndedOutcome, HandlerScope};
+use super::cost::plan;
+use crate::event::{CanvasId, EndedFilter, EndedOutcome, EventId, HandlerScope};
 use crate::store::FoundEnded;
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
@@ -71,6 +74,59 @@ async fn a_page_reads_only_what_it_looks_at() {
             );
         }
         session.rollback().await.unwrap();
+    }
+}
+
+/// The lines of a plan that use another index of kept events than that of ids.
+fn other_indexes(plan: &str) -> Vec<&str> {
+    let uses = plan.lines().filter(|line| line.contains(" using ended_events"));
+    uses.filter(|line| !line.contains("_pkey")).collect()
+}
+
+/// By its id in the key of the table, in a plan that was made for empty partitions, too: any other
+/// index might read all of the canvas.
+#[tokio::test]
+async fn a_kept_event_is_found_by_its_id() {
+    for is_analyzed in [false, true] {
+        let table = Table::of_one_connection().await;
+        if is_analyzed {
+            table.run("vacuum (analyze) wakeq.ended_events").await;
+        }
+        let set = sqlx::query("set plan_cache_mode = force_generic_plan");
+        table.store.session().await.unwrap().execute("set", set).await.unwrap();
+        let (own, id) = (CanvasId::DEFAULT, EventId::new());
+        assert_eq!(table.store.ended_event(own, id).await.unwrap(), None);
+        assert_eq!(table.store.ended_value(own, id).await.unwrap(), None);
+        assert_eq!(table.store.attempts(own, id).await.unwrap(), []);
+        table.run(FILL).await;
+        for part in ["result is not null as", "select value::text as", "select d.attempts from"] {
+            let plan = plan(&table.store, part, &format!("'{own}', '{id}'")).await;
+            assert!(plan.contains("_pkey") && other_indexes(&plan).is_empty(), "{is_analyzed}: {plan}");
+        }
+    }
+}
+
+/// The other indexes are for statements that name their condition.
+#[tokio::test]
+async fn no_other_statement_uses_the_indexes_of_lists() {
+    let table = Table::new().await;
+    table.run(FILL).await;
+    let of_canvas = "greatest(outcome, outcome) = 'failed'";
+    let of_handler = "module = 'WORKER' and name = 'h1' and outcome = 'failed'";
+    let off = "select set_config(name, 'off', true)
+                 from (values ('enable_seqscan'), ('enable_bitmapscan'), ('enable_sort')) as settings (name)";
+    for condition in [of_canvas, of_handler] {
+        for (named, is_used) in [("", false), (" and ended_at > '-infinity'", true)] {
+            let explain = format!(
+                "explain select from wakeq.ended_events where canvas_id = '{OTHER}' and {condition}{named}
+                  order by ended_at desc, id desc limit 10"
+            );
+            let mut session = table.pool.begin().await.unwrap();
+            sqlx::query(off).execute(&mut *session).await.unwrap();
+            let explain = sqlx::query_scalar::<_, String>(AssertSqlSafe(explain));
+            let plan = explain.fetch_all(&mut *session).await.unwrap().join("\n");
+            assert_eq!(!other_indexes(&plan).is_empty(), is_used, "{plan}");
+        }
     }
 }
 
