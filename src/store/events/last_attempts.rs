@@ -73,6 +73,8 @@ impl LastAttempts {
 impl Store {
     /// The last attempts, the latest first. Of the events that have not ended, 3,000 are looked at:
     /// those that are due last, next, and since the shortest time. The attempts at 200 of them are.
+    /// Of those that have ended, 1,000 of each outcome are looked at, also if they are kept no
+    /// longer.
     /// If there may be more events of a kind than were looked at, every row says so, also that
     /// which stands for no attempt.
     pub(crate) async fn last_attempts(
@@ -109,28 +111,26 @@ impl Store {
                    select d.id, d.modifier from died_last d
                     where d.queue is null and ($4::text is null or d.modifier = $4)
                     order by d.died_at desc, d.id desc limit $5
+               ), ended_last as materialized (
+                   select x.id, x.modifier::text as modifier, x.claims, x.outcome, x.worker, x.started_at, x.took_us,
+                          x.ended_at, x.kept_until, case when x.outcome = 'failed' then left(x.error, 1000) end as error
+                     from (values ('completed'), ('failed'), ('cancelled')) as meant (outcome)
+                    cross join lateral wakeq.ended_after(
+                          $1, array[meant.outcome], $2::text, $3::text, '-infinity', 'infinity',
+                          'ffffffff-ffff-ffff-ffff-ffffffffffff', 1000) as x
                ), ended as materialized (
                    select page.* from (values ('completed'), ('failed'), ('cancelled')) as meant (outcome)
                     cross join lateral (
-                        select x.id, x.modifier::text as modifier, x.claims, x.outcome, x.worker, x.started_at,
-                               x.took_us, case when x.outcome = 'failed' then left(x.error, 1000) end as error
-                          from (select * from wakeq.ended_events y
-                                 where y.canvas_id = $1 and y.module = $2 and y.name = $3 and y.outcome = meant.outcome
-                                   and y.kept_until > now()
-                                 order by y.ended_at desc, y.id desc limit 1000) as x
-                         where $4::text is null or x.modifier::text = $4
+                        select x.id, x.modifier, x.claims, x.outcome, x.worker, x.started_at, x.took_us, x.error
+                          from ended_last x
+                         where x.outcome = meant.outcome and x.kept_until > now()
+                           and ($4::text is null or x.modifier = $4)
                          order by x.ended_at desc, x.id desc limit $5) as page
                ), cut as materialized (
                    select (select count(*) from looked) >= 1000 or (select count(*) from unended) >= 200
                           or (select count(*) from died_last) >= 1000 or (select count(*) from died) >= $5
                           or exists (select from ended group by outcome having count(*) >= $5)
-                          or $4::text is not null and exists (
-                              select from (values ('completed'), ('failed'), ('cancelled')) as meant (outcome)
-                               cross join lateral (
-                                   select from wakeq.ended_events
-                                    where canvas_id = $1 and module = $2 and name = $3 and outcome = meant.outcome
-                                      and kept_until > now()
-                                    order by ended_at desc, id desc offset 999 limit 1) as beyond) as more
+                          or exists (select from ended_last group by outcome having count(*) >= 1000) as more
                )
                select id as "id?", modifier as "modifier?", number as "number?", outcome as "outcome?", worker as "worker?",
                       started_at as "started_at?", took_us as "took_us?", error as "error?", more as "more!"

@@ -4,7 +4,7 @@
 use sqlx::AssertSqlSafe;
 
 use super::Table;
-use super::cost::plan;
+use super::cost::{buffers, plan};
 use crate::event::{CanvasId, EndedFilter, EndedOutcome, EventId, HandlerScope};
 use crate::store::FoundEnded;
 
@@ -128,6 +128,36 @@ async fn no_other_statement_uses_the_indexes_of_lists() {
             assert_eq!(!other_indexes(&plan).is_empty(), is_used, "{plan}");
         }
     }
+}
+
+/// 60,000 events of a handler whose time is over, and one of another tenant that is kept.
+const SHORT: &str = "
+    insert into wakeq.ended_events (canvas_id, id, kept_until, module, name, modifier, value, outcome, enqueued_at, due_at,
+                                    ended_at, started_at, took_us, claims, retries, losses)
+    select case n when 0 then '00000000-0000-0000-0000-000000000007' else '00000000-0000-0000-0000-000000000000' end::uuid,
+           gen_random_uuid(), case n when 0 then now() + interval '1 day'
+                                     else greatest(now() - interval '1 s', date_trunc('week', now(), 'UTC')) end,
+           'WORKER', 'short', '_', '1', (array['completed', 'failed', 'cancelled'])[1 + n % 3], now(), now(),
+           now() - interval '1 min' - n * interval '1 ms', now(), 1, 1, 0, 0
+      from generate_series(0, 60000) n";
+
+/// The last attempts of a handler whose events are kept for a moment only: a bounded number of
+/// those that are left in their partition is passed over.
+#[tokio::test]
+async fn what_is_kept_no_longer_is_passed_over_in_bounds() {
+    let table = Table::of_one_connection().await;
+    let last = async |canvas| {
+        let scope = HandlerScope::worker(canvas, "short").unwrap();
+        table.store.last_attempts(&scope, None, 20).await.unwrap()
+    };
+    assert!(!last(CanvasId::DEFAULT).await.more);
+    table.run(SHORT).await;
+    let (own, theirs) = (last(CanvasId::DEFAULT).await, last(OTHER).await);
+    assert_eq!((own.attempts.len(), own.more), (0, true), "there may be some behind them");
+    assert_eq!((theirs.attempts.len(), theirs.more), (1, false));
+    let arguments = format!("'{}', 'WORKER', 'short', null, 21", CanvasId::DEFAULT);
+    let plan = plan(&table.store, "as modifier, queue, died_at from wakeq.dead_events", &arguments).await;
+    assert!(buffers(&plan, "") < 10_000, "{plan}");
 }
 
 /// Page by page, with a mark of the last event that was looked at.
