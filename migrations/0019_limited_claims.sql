@@ -231,8 +231,8 @@ declare
     back    timestamptz;
     waits   record;
 begin
-    if ask.woken_at > moment then
-        -- Somebody made it due before its time.
+    if ask.woken_at > moment and ask.waits_for is not null then
+        -- Somebody made it due before its time. Its limit may be gone: then it waits there no more.
         ask := wakeq.put_off(ask, uses[ask.waits_for], ask.waits_for, ask.woken_at, ask.is_paid);
         return;
     end if;

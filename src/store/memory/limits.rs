@@ -78,8 +78,13 @@ impl Tables {
             }
         }
         let ask = Ask { id, named, wait: self.limits.waits.get(&id).cloned(), is_new };
-        if let Some(wait) = ask.wait.clone().filter(|wait| wait.woken_at.is_some_and(|at| at > self.now)) {
-            // Somebody made it due before its time.
+        let is_early = |wait: &Wait| {
+            let is_set = self.limits.definition(&wait.held).is_some();
+            is_set && wait.woken_at.is_some_and(|at| at > self.now)
+        };
+        if let Some(wait) = ask.wait.clone().filter(is_early) {
+            // Somebody made it due before its time. Its limit may be gone: then it waits there no
+            // more.
             return self.put_off(&ask, &wait.held, wait.woken_at, wait.is_paid);
         }
         if let Some(Full { held, has_room }) = self.find_place(&ask) {

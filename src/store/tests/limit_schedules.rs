@@ -114,6 +114,22 @@ async fn an_event_made_due_later_says_which_place_it_leaves() {
     assert_eq!(left(told[1][1], Due::Now).await, None, "it may come at once");
 }
 
+/// An event was told to come later, its limit is removed, and it is made due before anybody has
+/// looked who waits there: it starts, and so does what another tenant has in the same claim.
+#[tokio::test]
+async fn an_event_made_due_after_its_limit_is_gone_starts() {
+    let table = Table::new().await;
+    let slow = NewLimit { rate: Some(Rate::new(1, HOUR / 60)), ..NewLimit::default() };
+    table.limit(MANY, "a", slow).await;
+    let told = table.add_keyed(MANY, &["a"], 2).await;
+    let others = table.add_keyed(FEW, &["a"], 1).await;
+    assert!(matches!(table.ask(&told).await[..], [LimitedClaim::Claimed(_), LimitedClaim::Later(_)]));
+    assert!(table.store.remove_limit(MANY, &"a".parse().unwrap(), &tester()).await.unwrap());
+    table.store.set_due(MANY, told[1].id, Due::Now, &tester()).await.unwrap();
+    assert_eq!(table.claim_some(&[told[1], others[0]]).await.len(), 2);
+    assert!(!table.waits(MANY, told[1].id).await);
+}
+
 /// A claim lets an event wait while the statement that makes it due later waits for its row.
 #[tokio::test]
 async fn an_event_made_due_later_leaves_a_wait_that_has_just_begun() {
