@@ -10,7 +10,9 @@
 
 -- Wakes events that wait for these limits: as many as have room, and of those whose limit is gone
 -- 500 a call. `ended` are events whose runs have ended, if the caller knows them: then the other
--- holders need not be looked at. Returns those whose notifications have to be published.
+-- holders need not be looked at. Returns those whose notifications have to be published. After two
+-- seconds it leaves the other limits to the next call, or to the minute's pass: 1,000 of them may
+-- have 500 events each, and a statement that ends for its time wakes none.
 create function wakeq.wake_waiting(
     canvases uuid[], names text[], lease interval, grace interval, ended uuid[] default '{}')
 returns table (id uuid, canvas_id uuid) language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
@@ -29,6 +31,7 @@ begin
          where wakeq.count_waits(a.canvas, a.name, 1) > 0 order by 1, 2 limit 1000
     loop
         return query select * from wakeq.wake_limit(counted.canvas, counted.name, lease, grace, ended);
+        exit when clock_timestamp() > statement_timestamp() + interval '2 seconds';
     end loop;
 end
 $$;

@@ -55,6 +55,39 @@ async fn a_limit_is_lowered_raised_and_removed_while_events_run() {
     assert_eq!(table.claim_some(&others).await.len(), 0, "its limit is as it was");
 }
 
+/// A call wakes what it can in two seconds, and the next ones the rest, however long it takes to
+/// wake what waits at one limit. That of another tenant is none of them.
+#[tokio::test]
+async fn a_call_leaves_what_takes_long_to_the_next() {
+    let table = Table::new().await;
+    let (mut limits, mut waiting) = (Vec::new(), Vec::new());
+    for canvas in [MANY, FEW] {
+        for key in ["a", "b", "c", "d"] {
+            table.limit(canvas, key, places(1)).await;
+            let told = table.add_keyed(canvas, &[key], 2).await;
+            let running = table.claim_some(&told).await;
+            assert_eq!(table.store.complete(&[running[0].claim]).await.unwrap(), [true]);
+            if canvas == MANY {
+                limits.push(of_key(canvas, key));
+                waiting.push(told[1]);
+            }
+        }
+    }
+    for slow in [
+        "create function public.slow() returns trigger language plpgsql as
+             'begin perform pg_sleep(0.9); return new; end'",
+        "create trigger slow before update on wakeq.limit_states for each row execute function public.slow()",
+    ] {
+        table.run(slow).await;
+    }
+    let mut woken = table.store.wake_waiting(&limits).await.unwrap();
+    assert!((1..4).contains(&woken.len()), "{woken:?}");
+    for _ in 0..4 {
+        woken.extend(table.store.wake_waiting(&limits).await.unwrap());
+    }
+    assert_eq!(woken, waiting);
+}
+
 /// Three at a time, and one start in a period.
 fn one_in(period: Duration) -> NewLimit {
     NewLimit { rate: Some(Rate::new(1, period)), ..places(3) }
