@@ -1,6 +1,7 @@
 //! Schemas of Protocol Buffers, proto2 and proto3: what a definition says, which messages fit it,
 //! and which definitions may follow each other.
 
+use prost_reflect::prost_types::DescriptorProto;
 use prost_reflect::{
     Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, MessageDescriptor, ReflectMessage, Value,
 };
@@ -21,6 +22,8 @@ impl ProtoSchema {
         if let Some(import) = file.dependency.first() {
             return Err(format!("import statements are not supported, and it imports {import}"));
         }
+        let package = if file.package().is_empty() { String::new() } else { format!(".{}", file.package()) };
+        check_types(&package, &file.message_type)?;
         let mut pool = DescriptorPool::new();
         pool.add_file_descriptor_proto(file).map_err(|error| error.to_string())?;
         let file = pool.get_file_by_name(FILE).ok_or("it is empty")?;
@@ -53,6 +56,23 @@ impl ProtoSchema {
     pub(super) fn revises(&self, earlier: &Self) -> Result<(), String> {
         compare(&earlier.message, &self.message)
     }
+}
+
+/// Refuses what the reader takes for its own: types of Google's names, for which it has other rules,
+/// and the types of maps' entries, of which it expects a key and a value.
+fn check_types(scope: &str, messages: &[DescriptorProto]) -> Result<(), String> {
+    for message in messages {
+        let name = format!("{scope}.{}", message.name());
+        if name.starts_with(".google.protobuf.") {
+            return Err(format!("{} is the name of a type of Protocol Buffers itself", &name[1..]));
+        }
+        let mut options = message.options.iter().flat_map(|options| &options.uninterpreted_option);
+        if options.any(|option| option.name.iter().any(|part| part.name_part == "map_entry")) {
+            return Err(format!("{} sets map_entry, and only a map may", &name[1..]));
+        }
+        check_types(&name, &message.nested_type)?;
+    }
+    Ok(())
 }
 
 /// Refuses fields that the definition does not have, and a message without its required ones.
@@ -150,6 +170,20 @@ mod tests {
                 r#"syntax = "proto3"; import "google/protobuf/timestamp.proto";
                    message A { google.protobuf.Timestamp at = 1; }"#,
                 "import statements are not supported",
+            ),
+            (
+                r#"syntax = "proto3";
+                   message A { repeated E e = 1; message E { option map_entry = true; int32 x = 5; } }"#,
+                "map_entry",
+            ),
+            (
+                r#"syntax = "proto3"; package google.protobuf; message Any { int32 a = 1; }"#,
+                "google.protobuf.Any",
+            ),
+            (
+                r#"syntax = "proto2"; package google; message protobuf { option deprecated = true;
+                   message MessageOptions { optional string deprecated = 3; } }"#,
+                "google.protobuf.MessageOptions",
             ),
         ];
         for (text, words) in table {
