@@ -53,7 +53,7 @@ impl<'a> BinaryWalk<'a> {
             }),
             AvroType::Union(branches) => {
                 let number = self.long()?;
-                let branch = usize::try_from(number).ok().and_then(|number| branches.get(number));
+                let branch = usize::try_from(number).ok().and_then(|number| branches.ids.get(number));
                 let branch = branch.ok_or_else(|| format!("the union has no type {number}"))?;
                 self.value(*branch, depth + 1)
             }

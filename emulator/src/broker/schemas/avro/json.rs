@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{AvroSchema, AvroType, Budget, Record, TypeId, within};
+use super::{AvroSchema, AvroType, Branches, Budget, Record, TypeId, within};
+
+/// The branch of a union whose value has no name.
+const NULL: &str = "null";
 
 /// The two forms of values in JSON.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -62,7 +65,7 @@ impl JsonWalk<'_> {
             AvroType::String => expect(value.is_string(), value, "string"),
             AvroType::Enum(enumeration) => {
                 let symbol = value.as_str().ok_or_else(|| unexpected(value, "string"))?;
-                let known = enumeration.symbols.iter().any(|known| known == symbol);
+                let known = enumeration.symbols.contains(symbol);
                 if known { Ok(()) } else { Err(format!("{} has no such symbol", enumeration.name.full)) }
             }
             AvroType::Array(items) => {
@@ -101,25 +104,19 @@ impl JsonWalk<'_> {
         }
     }
 
-    fn union(&mut self, branches: &[TypeId], value: &Value, depth: usize) -> Result<(), String> {
-        let schema = self.schema;
+    fn union(&mut self, branches: &Branches, value: &Value, depth: usize) -> Result<(), String> {
         if self.form == Form::Default {
-            let fits = branches.iter().any(|branch| self.value(*branch, value, depth + 1).is_ok());
+            let fits = branches.ids.iter().any(|branch| self.value(*branch, value, depth + 1).is_ok());
             return expect(fits, value, "one of a union's types");
         }
         if value.is_null() {
-            let has_null = branches.iter().any(|branch| matches!(schema.types[*branch], AvroType::Null));
-            return expect(has_null, value, "one of a union's types");
+            return expect(branches.by_name.contains_key(NULL), value, "one of a union's types");
         }
         let mut entries = value.as_object().into_iter().flatten();
         let (Some((name, value)), None) = (entries.next(), entries.next()) else {
             return Err(unexpected(value, "an object with the name of one of a union's types"));
         };
-        let branch = branches.iter().find(|branch| {
-            let branch = &schema.types[**branch];
-            branch.branch() == name && !matches!(branch, AvroType::Null)
-        });
-        match branch {
+        match branches.by_name.get(name).filter(|_| name != NULL) {
             Some(branch) => self.value(*branch, value, depth + 1).map_err(|why| within(name, &why)),
             None => Err(format!("the union has no type {name}")),
         }

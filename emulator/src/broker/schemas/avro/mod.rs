@@ -12,6 +12,8 @@ mod resolution;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 /// How deeply values and types may be nested.
 const DEPTH_MAX: usize = 128;
 /// How many values a message may consist of, including those that take no bytes.
@@ -42,7 +44,7 @@ enum AvroType {
     Fixed(Fixed),
     Array(TypeId),
     Map(TypeId),
-    Union(Vec<TypeId>),
+    Union(Branches),
 }
 
 #[derive(Debug)]
@@ -59,10 +61,17 @@ struct Field {
     has_default: bool,
 }
 
+/// The types of a union, in its order and by the names that they have in it.
+#[derive(Debug, Default)]
+struct Branches {
+    ids: Vec<TypeId>,
+    by_name: BTreeMap<String, TypeId>,
+}
+
 #[derive(Debug)]
 struct Enumeration {
     name: TypeName,
-    symbols: Vec<String>,
+    symbols: BTreeSet<String>,
     has_default: bool,
 }
 

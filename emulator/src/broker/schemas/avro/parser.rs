@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{AvroSchema, AvroType, Enumeration, Field, Fixed, Record, TypeId, TypeName};
+use super::{AvroSchema, AvroType, Branches, Enumeration, Field, Fixed, Record, TypeId, TypeName};
 
 type Object = Map<String, Value>;
 
@@ -76,22 +76,21 @@ impl<'text> Parser<'text> {
     }
 
     fn union(&mut self, branches: &'text [Value], namespace: &str) -> Result<TypeId, String> {
-        let mut ids = Vec::with_capacity(branches.len());
-        let mut names = BTreeSet::new();
+        let mut found = Branches::default();
         for branch in branches {
             let id = self.any(branch, namespace)?;
             if matches!(self.types[id], AvroType::Union(_)) {
                 return Err("a union is a branch of another union".to_owned());
             }
-            if !names.insert(self.types[id].branch().to_owned()) {
+            if found.by_name.insert(self.types[id].branch().to_owned(), id).is_some() {
                 return Err(format!("a union has more than one branch {}", self.types[id].branch()));
             }
-            ids.push(id);
+            found.ids.push(id);
         }
-        if ids.is_empty() {
+        if found.ids.is_empty() {
             return Err("a union has no branch".to_owned());
         }
-        Ok(self.add(AvroType::Union(ids)))
+        Ok(self.add(AvroType::Union(found)))
     }
 
     fn record(&mut self, object: &'text Object, namespace: &str) -> Result<TypeId, String> {
@@ -131,14 +130,14 @@ impl<'text> Parser<'text> {
 
     fn enumeration(&mut self, object: &Object, namespace: &str) -> Result<TypeId, String> {
         let name = named(object, namespace)?;
-        let symbols = texts(object, "symbols")?;
-        let different: BTreeSet<&String> = symbols.iter().collect();
-        if symbols.is_empty() || different.len() < symbols.len() || !symbols.iter().all(|name| is_name(name))
-        {
+        let listed = texts(object, "symbols")?;
+        let count = listed.len();
+        let symbols: BTreeSet<String> = listed.into_iter().collect();
+        if symbols.is_empty() || symbols.len() < count || !symbols.iter().all(|name| is_name(name)) {
             return Err(format!("the enum {} has no symbols that are names and differ", name.full));
         }
         let default = text(object, "default");
-        if default.is_some_and(|default| !symbols.iter().any(|symbol| symbol == default)) {
+        if default.is_some_and(|default| !symbols.contains(default)) {
             return Err(format!("the default of the enum {} is not one of its symbols", name.full));
         }
         let has_default = default.is_some();

@@ -32,10 +32,10 @@ impl Resolution<'_> {
         let (written, read) = (&all_written.types[writer], &all_read.types[reader]);
         match (written, read) {
             (Union(branches), _) => {
-                branches.iter().try_for_each(|branch| self.types(*branch, reader, depth + 1))
+                branches.ids.iter().try_for_each(|branch| self.types(*branch, reader, depth + 1))
             }
             (_, Union(branches)) => {
-                let fits = branches.iter().any(|branch| self.types(writer, *branch, depth + 1).is_ok());
+                let fits = branches.ids.iter().any(|branch| self.types(writer, *branch, depth + 1).is_ok());
                 if fits { Ok(()) } else { Err(format!("a union has no type for {}", written.branch())) }
             }
             (Null, Null)
@@ -99,7 +99,7 @@ impl Resolution<'_> {
 }
 
 fn symbols(written: &Enumeration, read: &Enumeration) -> Result<(), String> {
-    let unknown = written.symbols.iter().find(|symbol| !read.symbols.contains(symbol));
+    let unknown = written.symbols.iter().find(|symbol| !read.symbols.contains(*symbol));
     match unknown {
         Some(symbol) if !read.has_default => {
             Err(format!("the symbol {symbol} of {} is not in both", written.name.full))

@@ -141,6 +141,26 @@ fn a_few_bytes_do_not_take_long() {
 }
 
 #[test]
+fn many_symbols_and_types_do_not_take_long() {
+    let symbols: Vec<String> = (0..40_000).map(|number| format!("S{number}")).collect();
+    let listed = serde_json::to_string(&symbols).unwrap();
+    let symbol = format!(r#"{{"type": "enum", "name": "E", "symbols": {listed}}}"#);
+    let one = schema(&holding(&symbol));
+    assert_eq!(one.is_read_by(&one), Ok(()));
+    let items = format!(r#"{{"type": "array", "items": {symbol}}}"#);
+    let message = format!(r#"{{"f": {listed}}}"#);
+    assert_eq!(schema(&holding(&items)).check_json(message.as_bytes()), Ok(()));
+
+    let numbers = || 0..5_000;
+    let types: Vec<String> =
+        numbers().map(|number| format!(r#"{{"type": "fixed", "name": "F{number}", "size": 1}}"#)).collect();
+    let items = format!(r#"{{"type": "array", "items": [{}]}}"#, types.join(","));
+    let values: Vec<String> = numbers().map(|number| format!(r#"{{"F{number}": "x"}}"#)).collect();
+    let message = format!(r#"{{"f": [{}]}}"#, values.join(","));
+    assert_eq!(schema(&holding(&items)).check_json(message.as_bytes()), Ok(()));
+}
+
+#[test]
 fn a_revision_is_read_by_the_other_and_reads_it() {
     let fields =
         |fields: &str| schema(&format!(r#"{{"type": "record", "name": "R", "fields": [{fields}]}}"#));
