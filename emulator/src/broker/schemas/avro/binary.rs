@@ -5,7 +5,7 @@ use super::{AvroSchema, AvroType, Budget, TypeId, within};
 impl AvroSchema {
     /// Says why a binary message does not fit, if so.
     pub(in crate::broker::schemas) fn check_binary(&self, data: &[u8]) -> Result<(), String> {
-        let mut walk = BinaryWalk { schema: self, data, budget: Budget::new() };
+        let mut walk = BinaryWalk { schema: self, data, budget: Budget::of(data.len()) };
         walk.value(self.root, 0)?;
         // The service's words.
         if walk.data.is_empty() { Ok(()) } else { Err("Too much data to parse for schema".to_owned()) }

@@ -23,16 +23,20 @@ impl AvroSchema {
     /// Says why a message in JSON does not fit, if so.
     pub(in crate::broker::schemas) fn check_json(&self, data: &[u8]) -> Result<(), String> {
         let value: Value = serde_json::from_slice(data).map_err(|error| format!("not JSON: {error}"))?;
-        self.walk(Form::Message).value(self.root, &value, 0)
+        let mut walk = JsonWalk { schema: self, form: Form::Message, budget: Budget::of(data.len()) };
+        walk.value(self.root, &value, 0)
     }
 
-    /// Says why a value is not a default of a type, if so.
-    pub(super) fn check_default(&self, of: TypeId, value: &Value) -> Result<(), String> {
-        self.walk(Form::Default).value(of, value, 0)
-    }
-
-    fn walk(&self, form: Form) -> JsonWalk<'_> {
-        JsonWalk { schema: self, form, budget: Budget::new() }
+    /// Says which field of a definition with this size has a default that is none of its type, if so.
+    pub(super) fn check_defaults(
+        &self,
+        bytes: usize,
+        defaults: Vec<(String, TypeId, &Value)>,
+    ) -> Result<(), String> {
+        let mut walk = JsonWalk { schema: self, form: Form::Default, budget: Budget::of(bytes) };
+        defaults.into_iter().try_for_each(|(field, of, value)| {
+            walk.value(of, value, 0).map_err(|why| format!("the default of {field}: {why}"))
+        })
     }
 }
 

@@ -16,8 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How deeply values and types may be nested.
 const DEPTH_MAX: usize = 128;
-/// How many values a message may consist of, including those that take no bytes.
-const VALUES_MAX: usize = 10_000_000;
+/// How many values a message may consist of, whatever its size, and more for each of its bytes: some
+/// values take none.
+const VALUES_MIN: usize = 10_000;
+const VALUES_PER_BYTE: usize = 32;
+/// How many pairs of types of two definitions are compared.
+const PAIRS_MAX: usize = 1_000_000;
 
 /// The place of a type in the list of its schema.
 type TypeId = usize;
@@ -137,12 +141,17 @@ impl AvroType {
     }
 }
 
-/// What is left of the values that a message may have.
-struct Budget(usize);
+/// What is left of the values that a message, or all defaults of a definition, may have.
+struct Budget {
+    left: usize,
+    most: usize,
+}
 
 impl Budget {
-    fn new() -> Self {
-        Self(VALUES_MAX)
+    /// That of so many bytes.
+    fn of(bytes: usize) -> Self {
+        let most = bytes.saturating_mul(VALUES_PER_BYTE).saturating_add(VALUES_MIN);
+        Self { left: most, most }
     }
 
     /// Counts a value at a depth.
@@ -150,7 +159,7 @@ impl Budget {
         if depth > DEPTH_MAX {
             return Err(format!("more than {DEPTH_MAX} values are nested"));
         }
-        self.0 = self.0.checked_sub(1).ok_or_else(|| format!("more than {VALUES_MAX} values"))?;
+        self.left = self.left.checked_sub(1).ok_or_else(|| format!("more than {} values", self.most))?;
         Ok(())
     }
 }

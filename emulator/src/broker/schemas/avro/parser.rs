@@ -21,9 +21,7 @@ impl AvroSchema {
         if !matches!(schema.types[root], AvroType::Record(_)) {
             return Err("the type at the top is not a record".to_owned());
         }
-        for (field, of, value) in defaults {
-            schema.check_default(of, value).map_err(|why| format!("the default of {field}: {why}"))?;
-        }
+        schema.check_defaults(text.len(), defaults)?;
         Ok(schema)
     }
 }

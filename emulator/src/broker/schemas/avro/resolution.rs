@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{AvroSchema, AvroType, DEPTH_MAX, Enumeration, Record, TypeId, within};
+use super::{AvroSchema, AvroType, DEPTH_MAX, Enumeration, PAIRS_MAX, Record, TypeId, within};
 
 impl AvroSchema {
     /// Says why what this schema wrote can't be read with another, if so.
     pub(in crate::broker::schemas) fn is_read_by(&self, reader: &Self) -> Result<(), String> {
-        let mut resolution = Resolution { writer: self, reader, known: BTreeMap::new() };
+        let mut resolution = Resolution { writer: self, reader, known: BTreeMap::new(), left: PAIRS_MAX };
         resolution.types(self.root, reader.root, 0)
     }
 }
@@ -18,6 +18,8 @@ struct Resolution<'a> {
     /// The pairs of records that were met, and whether the one is read by the other. One that is
     /// being compared counts as read.
     known: BTreeMap<(TypeId, TypeId), bool>,
+    /// How many more pairs may be compared.
+    left: usize,
 }
 
 impl Resolution<'_> {
@@ -28,6 +30,7 @@ impl Resolution<'_> {
         if depth > DEPTH_MAX {
             return Err(format!("more than {DEPTH_MAX} types are nested"));
         }
+        self.left = self.left.checked_sub(1).ok_or_else(too_many)?;
         let (all_written, all_read) = (self.writer, self.reader);
         let (written, read) = (&all_written.types[writer], &all_read.types[reader]);
         match (written, read) {
@@ -35,8 +38,13 @@ impl Resolution<'_> {
                 branches.ids.iter().try_for_each(|branch| self.types(*branch, reader, depth + 1))
             }
             (_, Union(branches)) => {
-                let fits = branches.ids.iter().any(|branch| self.types(writer, *branch, depth + 1).is_ok());
-                if fits { Ok(()) } else { Err(format!("a union has no type for {}", written.branch())) }
+                let of_same_name = branches.by_name.get(written.branch()).into_iter();
+                let mut readers = of_same_name.chain(&branches.ids);
+                if readers.any(|branch| self.types(writer, *branch, depth + 1).is_ok()) {
+                    return Ok(());
+                }
+                let unread = || format!("a union has no type for {}", written.branch());
+                Err(if self.left == 0 { too_many() } else { unread() })
             }
             (Null, Null)
             | (Boolean, Boolean)
@@ -96,6 +104,10 @@ impl Resolution<'_> {
         }
         Ok(())
     }
+}
+
+fn too_many() -> String {
+    format!("more than {PAIRS_MAX} pairs of types have to be compared")
 }
 
 fn symbols(written: &Enumeration, read: &Enumeration) -> Result<(), String> {

@@ -138,6 +138,31 @@ fn a_few_bytes_do_not_take_long() {
     assert!(list.check_binary(&[2; 100_000]).unwrap_err().contains("nested"));
     let endless = schema(&holding(r#""R""#));
     assert!(endless.check_binary(&[]).unwrap_err().contains("nested"));
+    // A thousand of such messages are one publish.
+    assert!((0..1_000).all(|_| nothing.check_binary(&billions).is_err()));
+    let some = [0x80, 0x40, 0];
+    assert_eq!(nothing.check_binary(&some), Ok(()), "4,096 items that take no bytes");
+}
+
+#[test]
+fn definitions_do_not_take_long() {
+    // Each level of the default fits neither record, for which all levels below are looked at twice.
+    let record = |name: &str, of: &str| {
+        format!(r#"{{"type": "record", "name": "{name}", "fields": [{{"name": "f", "type": {of}}}]}}"#)
+    };
+    let either = format!("[{}, \"A\"]", record("B", r#"["A", "B"]"#));
+    let default = format!("{}7{}", r#"{"f": "#.repeat(60), "}".repeat(60));
+    let field = format!("{}, \"default\": {default}", record("A", &either));
+    assert!(AvroSchema::parse(&holding(&field)).unwrap_err().contains("the default of f"));
+
+    let types = |namespace: &str| {
+        let types: Vec<String> = (0..5_000)
+            .map(|number| format!(r#"{{"type": "fixed", "name": "{namespace}.F{number}", "size": 1}}"#))
+            .collect();
+        schema(&holding(&format!("[{}]", types.join(","))))
+    };
+    assert_eq!(types("a").is_read_by(&types("a")), Ok(()));
+    assert!(types("a").is_read_by(&types("b")).unwrap_err().contains("pairs of types"));
 }
 
 #[test]
