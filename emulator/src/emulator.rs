@@ -190,11 +190,11 @@ impl Emulator {
     }
 }
 
-/// Takes over what was in the data folder, and notes what changes from then on.
+/// Takes over what was in the data folder. Notes what is too old for that, and what changes from
+/// then on.
 fn take_over(broker: &mut Broker, now: Time, saved: Saved) -> io::Result<()> {
-    broker.load(now, saved).map_err(invalid)?;
     broker.note_changes();
-    Ok(())
+    broker.load(now, saved).map_err(invalid)
 }
 
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {

@@ -200,8 +200,9 @@ fn missing(message: u64) -> Misfit {
 }
 
 impl Broker {
-    /// Takes over everything that another broker had. Leases and back-offs have ended, and all
-    /// subscriptions count as just used. This one must be empty.
+    /// Takes over everything that another broker had, and notes only what it does not take of that.
+    /// Leases and back-offs have ended, and all subscriptions count as just used. This one must be
+    /// empty.
     ///
     /// # Errors
     ///

@@ -257,7 +257,8 @@ impl Broker {
         let SavedSubscription { serial, topic, config, messages } = saved;
         let filter = settings::filter(&config.filter)?;
         let mut delivery = Delivery::new(serial, settings::delivery(&config));
-        delivery.load(now, messages.into_values());
+        delivery.load(now, messages.into_values(), &self.ledger);
+        delivery.note_in(self.ledger.clone());
         let subscription =
             Subscription { name: name.clone(), topic, filter, delivery, config, last_used: now };
         if let Some(topic) = self.topics.get_mut(subscription.config.topic.as_str()) {

@@ -32,8 +32,14 @@ impl Delivery {
     }
 
     /// Takes over messages, the oldest first, as if no one had ever held them. Leases that were
-    /// granted before have ended: an ack id of theirs is late, and not unknown.
-    pub(crate) fn load(&mut self, now: Time, messages: impl Iterator<Item = (Arc<Message>, Held)>) {
+    /// granted before have ended: an ack id of theirs is late, and not unknown. It notes there which
+    /// messages it does not take, or they would come back with another retention.
+    pub(in crate::broker) fn load(
+        &mut self,
+        now: Time,
+        messages: impl Iterator<Item = (Arc<Message>, Held)>,
+        ledger: &Ledger,
+    ) {
         self.catch_up(now);
         // In a process, there are fewer leases than microseconds.
         self.last_lease = now.micros();
@@ -45,6 +51,7 @@ impl Delivery {
                 Held::Gone => false,
             };
             if !stays || self.is_expired(&message) {
+                ledger.note_message(self.serial, message.id, Held::Gone);
                 continue;
             }
             let at = self.slots.occupy(message, false);

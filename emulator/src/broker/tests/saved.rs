@@ -38,11 +38,14 @@ impl Noted {
 
 /// The broker that changes make.
 pub(super) fn loaded(changes: Vec<Change>, now: Time) -> World {
+    load_into(Broker::new(Faults::default()), changes, now)
+}
+
+fn load_into(mut broker: Broker, changes: Vec<Change>, now: Time) -> World {
     let mut saved = Saved::default();
     for change in changes {
         saved.apply(change).unwrap();
     }
-    let mut broker = Broker::new(Faults::default());
     broker.load(now, saved).unwrap();
     World { broker, now }
 }
@@ -105,6 +108,27 @@ fn a_message_that_dies_while_its_topic_is_deleted_is_not_lost() {
     world.now = world.now + Duration::from_secs(MINUTE);
     world.delete_topic(TOPIC);
     assert_eq!(noted.restarted().bodies(&named("letters")), ["a"]);
+}
+
+#[test]
+fn what_expired_during_a_break_stays_gone_with_a_longer_retention() {
+    let mut noted = Noted::new();
+    let retaining = |duration| pubsub::Subscription {
+        message_retention_duration: Some(seconds(duration)),
+        ..another("short")
+    };
+    noted.world.subscribe(retaining(HOUR));
+    noted.world.publish(TOPIC, &["a"]);
+    let mut changes = noted.world.broker.take_changes();
+    let mut broker = Broker::new(Faults::default());
+    broker.note_changes();
+    noted.world.pass(HOUR);
+    let mut after = load_into(broker, changes.clone(), noted.world.now);
+    after.update_subscription(retaining(2 * HOUR), &["message_retention_duration"]).unwrap();
+    changes.append(&mut after.broker.take_changes());
+    let mut later = loaded(changes, after.now);
+    assert_eq!(later.drain(&named("short")), [""; 0]);
+    assert_eq!(later.drain(SUBSCRIPTION), ["a"]);
 }
 
 #[test]
