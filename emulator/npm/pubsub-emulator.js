@@ -23,10 +23,11 @@ function binary() {
 
 const child = spawn(binary(), process.argv.slice(2), { stdio: "inherit" });
 
-// Whoever ends this process means the emulator.
+// Whoever ends this process means the emulator. On Windows, the console tells that itself, and a
+// signal from here would end it before it has closed anything.
 const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
 for (const signal of signals) {
-  process.on(signal, () => child.kill(signal));
+  process.on(signal, () => process.platform === "win32" || child.kill(signal));
 }
 
 child.on("error", (error) => {

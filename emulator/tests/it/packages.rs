@@ -131,6 +131,67 @@ async fn the_npm_package_says_which_one_is_missing() {
     assert!(said.contains(&format!("the package wakeq-emulator-{} is not installed", PLATFORM.1)), "{said}");
 }
 
+/// A program in place of the binary, which interrupts the one that started it.
+fn interrupting(folder: &Path, name: &str, then: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let script = format!("#!/bin/sh\ntrap 'exit 3' INT\nkill -INT $PPID\n{then}\nexit 5\n");
+    std::fs::write(&path, script).unwrap();
+    succeed(Command::new("chmod").arg("755").arg(&path));
+    path
+}
+
+/// The launcher's handler comes before the one that makes the file.
+const INTERRUPTED: &str = r#"
+    Object.defineProperty(process, "platform", { value: process.env.PLATFORM });
+    process.on("SIGINT", () => {});
+    require(process.env.LAUNCHER);
+    process.on("SIGINT", () => require("node:fs").writeFileSync(process.env.HANDLED, ""));
+"#;
+
+#[tokio::test]
+async fn the_npm_package_passes_signals_on_but_on_windows() {
+    let _time = TestTime::begin();
+    if !can_run(&[&["node", "--version"]]) {
+        return;
+    }
+    let launcher = Path::new(env!("CARGO_MANIFEST_DIR")).join("npm/pubsub-emulator.js");
+    let (system, processor) = PLATFORM.1.split_once('-').unwrap();
+    for (system, suffix, code) in [(system, "", 3), ("win32", ".exe", 5)] {
+        let folder = folder(&format!("signals-{system}"));
+        let binary = format!("wakeq-emulator-{system}-{processor}/bin/pubsub-emulator{suffix}");
+        interrupting(&folder, &binary, "until [ -e \"$HANDLED\" ]; do sleep 0.01; done");
+        let mut node = Command::new("node");
+        node.args(["-e", INTERRUPTED]).env("PLATFORM", system).env("LAUNCHER", &launcher);
+        node.env("NODE_PATH", &folder).env("HANDLED", folder.join("handled"));
+        assert_eq!(node.status().unwrap().code(), Some(code), "{system}");
+    }
+}
+
+/// What runs on Windows, here.
+const AS_ON_WINDOWS: &str = r#"
+import sys
+from wakeq_emulator import __main__
+__main__.find = lambda: sys.argv[1]
+__main__.sys.platform = "win32"
+__main__.main()
+"#;
+
+#[tokio::test]
+async fn the_pypi_package_ends_with_the_binary_on_windows() {
+    let _time = TestTime::begin();
+    if !can_run(&[PACKER]) {
+        return;
+    }
+    let folder = folder("interrupt");
+    let binary = interrupting(&folder, "pubsub-emulator", "");
+    let mut python = Command::new("python3");
+    python.args(["-c", AS_ON_WINDOWS]).arg(&binary);
+    python.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("pypi"));
+    python.env("PYTHONDONTWRITEBYTECODE", "1");
+    assert_eq!(python.status().unwrap().code(), Some(5));
+}
+
 #[tokio::test]
 async fn the_pypi_package_brings_the_binary() {
     let _time = TestTime::begin();
