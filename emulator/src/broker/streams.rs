@@ -168,6 +168,11 @@ impl Broker {
         }
     }
 
+    /// Whether there are messages that the stream could take, had it room.
+    pub(crate) fn has_for_stream(&mut self, now: Time, id: StreamId) -> bool {
+        self.streamed(id).is_ok_and(|subscription| subscription.delivery.has_for(now, Holder::Stream(id)))
+    }
+
     /// Whether another stream of the subscription holds fewer messages and has room, and so should
     /// be served first.
     pub(crate) fn should_step_back(&self, id: StreamId) -> bool {

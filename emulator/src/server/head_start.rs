@@ -36,7 +36,7 @@ impl LastPublish {
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     publishes: LastPublish,
-    /// It has taken messages, and has not found that there are no more.
+    /// It has taken messages, or had no room for them, and has not found that there are no more.
     busy: bool,
     /// How long it waits. Later publishes do not prolong that, or it might wait for ever.
     until: Option<Instant>,
@@ -57,9 +57,10 @@ impl Hold {
         (now < until).then_some(until)
     }
 
-    /// Notes that the stream has looked for messages, and whether there were any.
-    pub(super) fn looked(&mut self, any: bool) {
-        self.busy = any;
+    /// Notes that the stream has looked for messages, and whether there were any that it took, or had
+    /// no room for.
+    pub(super) fn looked(&mut self, busy: bool) {
+        self.busy = busy;
         self.until = None;
     }
 }

@@ -145,6 +145,7 @@ fn flow_control_holds_back_messages_and_acknowledgements_let_them_through() {
     let taken = service.take(id);
     assert_eq!(taken.len(), 2);
     assert_eq!(service.turn(id), StreamTurn::Nothing);
+    assert!(service.broker.has_for_stream(service.now, id));
     service.broker.take_woken();
     service.ask(id, ack(&taken[0].1)).unwrap();
     assert_eq!(service.broker.take_woken(), [SUBSCRIPTION]);
@@ -166,8 +167,10 @@ fn flow_control_counts_bytes() {
     let taken = service.take(id);
     assert_eq!(taken[0].0, "c");
     assert_eq!(service.turn(id), StreamTurn::Nothing);
+    assert!(service.broker.has_for_stream(service.now, id), "it has no room for that");
     service.ask(id, ack(&taken[0].1)).unwrap();
     assert_eq!(service.bodies(id), ["ddddddd"], "alone, it goes whatever its size");
+    assert!(!service.broker.has_for_stream(service.now, id));
 }
 
 #[test]

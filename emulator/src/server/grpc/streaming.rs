@@ -153,20 +153,21 @@ impl OpenStream {
                 tokio::task::yield_now().await;
             }
             // Decided under the lock, since a publish is noted before its messages are there.
-            let hold = &mut self.hold;
-            let turn = self.core.with(|broker, now| match hold.until(Instant::now()) {
-                Some(until) => Err(until),
-                None => Ok(broker.take_for_stream(now, self.id, MESSAGES_PER_RESPONSE)),
+            let (hold, id) = (&mut self.hold, self.id);
+            let turn = self.core.with(|broker, now| {
+                if let Some(until) = hold.until(Instant::now()) {
+                    return Err(until);
+                }
+                let turn = broker.take_for_stream(now, id, MESSAGES_PER_RESPONSE);
+                // Without room, it is not idle either: it takes what is there once it may.
+                hold.looked(matches!(turn, StreamTurn::Response(_)) || broker.has_for_stream(now, id));
+                Ok(turn)
             });
             let held = turn.as_ref().err().copied();
             match turn {
-                Ok(StreamTurn::Response(response)) => {
-                    self.hold.looked(true);
-                    return Some(Ok(response));
-                }
+                Ok(StreamTurn::Response(response)) => return Some(Ok(response)),
                 Ok(StreamTurn::Ended(refusal)) => return Some(Err(refusal)),
-                Ok(StreamTurn::Nothing) => self.hold.looked(false),
-                Err(_until) => {}
+                Ok(StreamTurn::Nothing) | Err(_) => {}
             }
             tokio::select! {
                 () = self.core.stop().cancelled() => {}
