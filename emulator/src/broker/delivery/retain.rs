@@ -56,11 +56,23 @@ impl Delivery {
                 self.age.push_back(&mut self.slots.items, Lane::Age, at);
                 vec![at]
             });
+            if copies.iter().all(|at| self.slots[*at].copy)
+                && let Some(first) = copies.first()
+            {
+                self.promote(*first);
+            }
             restored.append(copies);
         }
         self.sort_by_age();
         restored.sort_by_key(|at| self.slots[*at].order());
         self.revive_all(restored);
+    }
+
+    /// Makes a second copy the message itself, which is not here any more: what becomes of it from now
+    /// on is noted. It is about to be available.
+    fn promote(&mut self, at: u32) {
+        self.slots[at].copy = false;
+        self.note_pending(at);
     }
 
     /// All messages, the oldest first.

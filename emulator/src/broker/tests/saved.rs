@@ -155,6 +155,22 @@ fn snapshots_and_retained_messages_come_back() {
     assert_eq!(after.drain(&named("late")), ["early"]);
 }
 
+#[test]
+fn a_message_that_is_restored_comes_back_even_if_only_its_second_copy_was_left() {
+    let mut noted = Noted::new();
+    let world = &mut noted.world;
+    world.broker.set_faults(Faults { duplicate: 1.0, ..Faults::default() });
+    world.publish(TOPIC, &["a"]);
+    world.snapshot(SNAPSHOT, SUBSCRIPTION).unwrap();
+    let both = world.pull(SUBSCRIPTION);
+    assert_eq!(bodies(&both), ["a", "a"]);
+    world.acknowledge(SUBSCRIPTION, &ack_ids(&both)[..1]).unwrap();
+    world.seek(SUBSCRIPTION, Target::Snapshot(SNAPSHOT.to_owned())).unwrap();
+    assert_eq!(noted.restarted().bodies(SUBSCRIPTION), ["a"]);
+    let mut from_state = loaded(noted.world.broker.state(), noted.world.now);
+    assert_eq!(from_state.bodies(SUBSCRIPTION), ["a"]);
+}
+
 /// The attributes of the messages that are available, which are given back.
 fn attributes_of(world: &mut World) -> Vec<Vec<(String, String)>> {
     let received = world.pull(SUBSCRIPTION);
