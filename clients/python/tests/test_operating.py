@@ -75,13 +75,18 @@ class Operating(ServiceTestCase):
     def test_events_are_kept_after_their_end_and_listed(self) -> None:
         wakeq, theirs, name = self.wakeq, other(), fresh_name()
         kept: NewEvent = {"name": name, "delay_s": 3600, "options": {"keep_s": 3600}}
-        first, second = wakeq.emit(kept)["id"], wakeq.emit(kept)["id"]
+        tagged: NewEvent = {"name": name, "delay_s": 3600, "options": {"keep_s": 3600, "tags": ["late", "vip"]}}
+        first, second = wakeq.emit(kept)["id"], wakeq.emit(tagged)["id"]
         wakeq.cancel(first)
         wakeq.cancel(second)
         page = wakeq.ended_events(name=name, limit=1)
         self.assertEqual([(one["id"], one["outcome"]) for one in page["items"]], [(second, "cancelled")])
         self.assertEqual(ids(wakeq.each_ended_event(name=name, limit=1)), [second, first])
         self.assertEqual(ids(wakeq.each_ended_event(name=name, outcome="failed")), [])
+        self.assertEqual(ids(wakeq.each_ended_event(name=name, tag=["late", "vip"])), [second])
+        self.assertEqual(wakeq.count_ended_events(name=name)["count"], 2)
+        self.assertEqual(wakeq.count_ended_events(name=name, tag="vip", outcome="cancelled")["count"], 1)
+        self.assertEqual(theirs.count_ended_events(name=name)["count"], 0)
         self.assertEqual(ids(theirs.each_ended_event(name=name, cursor=page.get("next_cursor"))), [])
         self.assertEqual(ids(theirs.each_ended_event(name=name)), [])
         self.assertEqual(wakeq.explain(first)["state"], "cancelled")

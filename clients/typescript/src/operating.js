@@ -73,6 +73,15 @@ export class Operating extends Requests {
   }
 
   /**
+   * How many events that have ended and are kept match a filter, of as many as a page examines after
+   * the `cursor`, which is the `next_cursor` of the previous count.
+   * @param {FilterOf<"/v1/canvases/{canvas}/ended-events/count"> & CallOptions} [filter]
+   */
+  countEndedEvents({ signal, ...filter } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/ended-events/count", { signal, query: joined(filter) });
+  }
+
+  /**
    * A page of dead events, the latest first: pass `next_cursor` as `cursor`, with the same filter,
    * for the next one.
    * @param {FilterOf<"/v1/canvases/{canvas}/dead-events"> & CallOptions} [filter]

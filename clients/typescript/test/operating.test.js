@@ -78,12 +78,17 @@ test("events are found by tags and values, counted, and given other tags and tim
 test("events are kept after their end, and listed", { skip }, async () => {
   const [wakeq, theirs, name] = [client(), other(), freshName()];
   const kept = { name, delay_s: 3600, options: { keep_s: 3600 } };
-  const ids = [(await wakeq.emit(kept)).id, (await wakeq.emit(kept)).id];
+  const tagged = { ...kept, options: { keep_s: 3600, tags: ["late", "vip"] } };
+  const ids = [(await wakeq.emit(kept)).id, (await wakeq.emit(tagged)).id];
   for (const id of ids) await wakeq.cancel(id);
   const page = await wakeq.endedEvents({ name, limit: 1 });
   assert.deepEqual([page.items[0]?.id, page.items[0]?.outcome], [ids[1], "cancelled"]);
   assert.deepEqual(await idsOf(wakeq.eachEndedEvent({ name, limit: 1 })), [ids[1], ids[0]]);
   assert.deepEqual(await idsOf(wakeq.eachEndedEvent({ name, outcome: "failed" })), []);
+  assert.deepEqual(await idsOf(wakeq.eachEndedEvent({ name, tag: ["late", "vip"] })), [ids[1]]);
+  assert.equal((await wakeq.countEndedEvents({ name })).count, 2);
+  assert.equal((await wakeq.countEndedEvents({ name, tag: "vip", outcome: "cancelled" })).count, 1);
+  assert.equal((await theirs.countEndedEvents({ name })).count, 0);
   assert.deepEqual(await idsOf(theirs.eachEndedEvent({ name, cursor: page.next_cursor ?? "" })), []);
   assert.deepEqual(await idsOf(theirs.eachEndedEvent({ name })), []);
   assert.equal((await wakeq.explain(ids[0] ?? "")).state, "cancelled");

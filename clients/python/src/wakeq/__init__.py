@@ -8,7 +8,7 @@
 
 from ._client import Client
 from ._errors import ApiError, TransportError, WakeqError
-from ._filters import CountFilter, DeadFilter, EndedFilter, EventFilter, Paging
+from ._filters import CountFilter, DeadFilter, EndedCountFilter, EndedFilter, EventFilter, Paging
 from ._verify import Delivery, SignatureError, verify
 from ._worker import Context, DeadError, RetryError, Worker
 
@@ -20,6 +20,7 @@ __all__ = [
     "DeadError",
     "DeadFilter",
     "Delivery",
+    "EndedCountFilter",
     "EndedFilter",
     "EventFilter",
     "Paging",

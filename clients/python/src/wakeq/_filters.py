@@ -47,6 +47,8 @@ class _OfWaiting(_OfEvents, total=False):
     state: schema.SelectedState | Sequence[schema.SelectedState] | None
     due_since: str | None
     due_before: str | None
+    waits_for: str | None
+    """Waiting for this limit, by the name under which it counts: `customer:7`."""
 
 
 class EventFilter(_OfWaiting, Paging, total=False):
@@ -77,9 +79,24 @@ class DeadFilter(_OfEvents, Paging, total=False):
     error_group: str | None
 
 
-class EndedFilter(Paging, total=False):
+class _OfEnded(_OfEvents, total=False):
+    outcome: Literal["completed", "failed", "cancelled"] | None
+    since: str | None
+    """Ended at or after this time."""
+    before: str | None
+    """Ended before this time."""
+    result_text: str | None
+    """Whose result contains this text, as it was recorded."""
+    result: str | None
+    """Whose result has a scalar at a path: `$.receipt = 9`."""
+
+
+class EndedFilter(_OfEnded, Paging, total=False):
     """Which events that have ended, and are kept."""
 
-    module: str | None
-    name: str | None
-    outcome: Literal["completed", "failed", "cancelled"] | None
+
+class EndedCountFilter(_OfEnded, total=False):
+    """Which events that have ended, and are kept, to count."""
+
+    cursor: str | None
+    """The `next_cursor` of the previous count."""

@@ -14,7 +14,7 @@ from ._requests import Requests, fresh_key, given
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._filters import CountFilter, DeadFilter, EndedFilter, EventFilter, Paging
+    from ._filters import CountFilter, DeadFilter, EndedCountFilter, EndedFilter, EventFilter, Paging
 
 EVENTS = "/v1/canvases/{canvas}/events"
 ENDED = "/v1/canvases/{canvas}/ended-events"
@@ -68,6 +68,14 @@ class Operating(Requests):
     def each_ended_event(self, **filter: Unpack[EndedFilter]) -> Iterator[schema.EndedEvent]:
         """All events that have ended, are kept and match a filter, page by page."""
         return self._each(ENDED, filter)
+
+    def count_ended_events(self, **filter: Unpack[EndedCountFilter]) -> schema.EventCount:
+        """How many events that have ended and are kept match a filter.
+
+        It is of as many as a page of `ended_events` examines after the `cursor`, which is the
+        `next_cursor` of the previous count.
+        """
+        return cast(schema.EventCount, self.request("GET", ENDED + "/count", query=filter))
 
     def dead_events(self, **filter: Unpack[DeadFilter]) -> schema.ListDeadEvent:
         """A page of dead events, the latest first.
