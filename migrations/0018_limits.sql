@@ -115,9 +115,9 @@ create index limit_waits_events on wakeq.limit_waits (canvas_id, name, event_id)
 comment on column wakeq.events_v2.starts_at is
     'Null unless a limit has put the event off: when it may come back, or since when it waits (wakeq.limit_waits)';
 
--- Where the definition of a counted name may be, the one that counts first: of several that with the
--- most exact name, and of those the canvas's own before the operator's. That of a handler counts
--- where it is defined. Statements inline it.
+-- Where the definition of a counted name may be, the one that counts first: of several that with
+-- the most exact name, and of those the canvas's own before the operator's. That of a handler
+-- counts where it is defined. Statements inline it.
 create function wakeq.definition_places(canvas uuid, counted text)
 returns table (nth integer, canvas_id uuid, name text) language sql immutable parallel safe as $$
     select p.nth, p.canvas_id, p.name

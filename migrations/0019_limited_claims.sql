@@ -49,8 +49,8 @@ create type wakeq.limited_ask as (
     dropped_by text
 );
 
--- Events in a call whose limits are the same, and the counted names of these in their order, each as
--- its canvas and name.
+-- Events in a call whose limits are the same, and the counted names of these in their order, each
+-- as its canvas and name.
 create type wakeq.limited_kind as (ids uuid[], counted text[]);
 
 -- What `claim_limited` returns of an event, or, with the verdict 'room', of a limit.

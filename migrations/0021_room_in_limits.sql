@@ -20,7 +20,8 @@ returns table (id uuid, canvas_id uuid) language plpgsql volatile set plan_cache
 declare
     counted record;
 begin
-    -- A claim that has found one full is over then, and the next statement sees what it has written.
+    -- A claim that has found one full is over then, and the next statement sees what it has
+    -- written.
     perform
        from (select distinct a.canvas, a.name collate "C" as name from unnest(canvases, names) as a (canvas, name)
               order by 1, 2 limit 1000) as a

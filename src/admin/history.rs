@@ -51,9 +51,9 @@ impl Admin {
 
     /// The last attempts at the events of a handler, the latest first: up to `limit`, 1 to 100.
     /// They failed or were too early, or ended an event that is kept. An attempt that simply
-    /// completed an event is not noted. Where the handler has many events, those of some may be left
-    /// out, and [`LastAttempts::more`] says so. There are no further pages, since attempts are stored
-    /// by their event.
+    /// completed an event is not noted. Where the handler has many events, those of some may be
+    /// left out, and [`LastAttempts::more`] says so. There are no further pages, since attempts are
+    /// stored by their event.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {

@@ -1,5 +1,5 @@
-//! Which events were woken here at limits and start here next. Their claims go through their limits at
-//! once, without a look at their rows. Only a hint: an event that is missing here, or is here in
+//! Which events were woken here at limits and start here next. Their claims go through their limits
+//! at once, without a look at their rows. Only a hint: an event that is missing here, or is here in
 //! vain, costs a statement.
 
 use std::collections::HashSet;

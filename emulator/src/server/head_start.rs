@@ -57,8 +57,8 @@ impl Hold {
         (now < until).then_some(until)
     }
 
-    /// Notes that the stream has looked for messages, and whether there were any that it took, or had
-    /// no room for.
+    /// Notes that the stream has looked for messages, and whether there were any that it took, or
+    /// had no room for.
     pub(super) fn looked(&mut self, busy: bool) {
         self.busy = busy;
         self.until = None;

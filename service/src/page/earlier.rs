@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use wakeq::CanvasId;
 
 use super::question::Question;
-use super::room::{Held, first_to_go};
+use super::room::{Stored, first_to_go};
 
 /// What takes less is waited for.
 const LONG: Duration = Duration::from_millis(150);
@@ -45,7 +45,7 @@ impl Answers {
             let counted = |size: usize| if is_much { size } else { 1 };
             let held = self.0.iter().map(|(other, known)| {
                 let size = counted(bytes_of(other, &known.answer));
-                Held { about: other.about(), size, key: Some(other.clone()) }
+                Stored { about: other.about(), size, key: Some(other.clone()) }
             });
             match first_to_go(held.collect(), question.about(), counted(size)) {
                 Some(gone) => self.0.remove(&gone),

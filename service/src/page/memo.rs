@@ -19,7 +19,7 @@ use super::browsers::Browsers;
 use super::earlier::Earlier;
 use super::pace::{Look, Pace, TimeShare};
 use super::question::{About, Question};
-use super::room::{Held, first_to_go};
+use super::room::{Stored, first_to_go};
 use crate::http::inside::Reply;
 use crate::http::problem::Problem;
 
@@ -229,7 +229,7 @@ impl Memo {
             let held = entries.iter().filter_map(|(other, entry)| {
                 let kept = entry.kept.try_lock().ok()?;
                 let size = kept.as_ref()?.answer.len().saturating_add(other.bytes());
-                Some(Held { about: other.about(), size, key: Some(kept) })
+                Some(Stored { about: other.about(), size, key: Some(kept) })
             });
             let held: Vec<_> = held.collect();
             if held.iter().fold(size, |sum, one| sum.saturating_add(one.size)) <= BYTES_MAX {
@@ -297,7 +297,7 @@ fn has_place(entries: &mut HashMap<Question, Entry>, about: About) -> bool {
     }
     let held = entries.iter().map(|(other, entry)| {
         let key = (Arc::strong_count(entry) == 1).then(|| other.clone());
-        Held { about: other.about(), size: 1, key }
+        Stored { about: other.about(), size: 1, key }
     });
     let gone = first_to_go(held.collect(), about, 1);
     gone.is_some_and(|question| entries.remove(&question).is_some())

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::question::About;
 
 /// Something that takes room.
-pub(super) struct Held<K> {
+pub(super) struct Stored<K> {
     pub(super) about: About,
     pub(super) size: usize,
     /// None if it can't go now.
@@ -15,7 +15,7 @@ pub(super) struct Held<K> {
 
 /// The largest thing about whatever has the most, if that is more than there would be about
 /// `asking` with one more of this size. So nothing goes for what is about the same.
-pub(super) fn first_to_go<K>(held: Vec<Held<K>>, asking: About, size: usize) -> Option<K> {
+pub(super) fn first_to_go<K>(held: Vec<Stored<K>>, asking: About, size: usize) -> Option<K> {
     let mut totals: HashMap<About, usize> = HashMap::new();
     for one in &held {
         let total = totals.entry(one.about).or_default();
@@ -44,7 +44,7 @@ mod tests {
     fn the_largest_thing_of_the_canvas_with_the_most_goes_first() {
         let going = |asking, size| {
             let held = [(1, 3, "a"), (1, 4, "b"), (2, 5, "c"), (3, 1, "d")];
-            let held = held.map(|(about, size, key)| Held { about: canvas(about), size, key: Some(key) });
+            let held = held.map(|(about, size, key)| Stored { about: canvas(about), size, key: Some(key) });
             first_to_go(Vec::from(held), asking, size)
         };
         assert_eq!(going(canvas(4), 1), Some("b"));
@@ -58,8 +58,8 @@ mod tests {
     #[test]
     fn things_in_use_count_and_stay() {
         let going = |key| {
-            let used = Held { about: canvas(1), size: 9, key: None };
-            let other = Held { about: canvas(1), size: 1, key };
+            let used = Stored { about: canvas(1), size: 9, key: None };
+            let other = Stored { about: canvas(1), size: 1, key };
             first_to_go(vec![used, other], canvas(2), 1)
         };
         assert_eq!((going(Some("a")), going(None)), (Some("a"), None));

@@ -137,20 +137,15 @@ impl Sql<'_> {
                        or $10::bigint[] is not null and hashtextextended(e.module || '/' || e.name || '/' || e.modifier, $11)
                           = ($10::bigint[])[width_bucket(hashtextextended(e.module || '/' || e.name || '/' || e.modifier, $11), $10::bigint[])])
                   and ((select not exists (select from wakeq.pulled_handlers)) or not exists (
-                      select from wakeq.pulled_handlers p
-                       where p.canvas_id = e.canvas_id and p.module = e.module and p.name = e.name offset 0))
+                      select from wakeq.pulled_handlers p where p.canvas_id = e.canvas_id and p.module = e.module and p.name = e.name offset 0))
                   and (e.options is null or not e.options ? 'limits')
                   and ((select not exists (
-                            select from wakeq.limits o
-                             where o.canvas_id = any (case when $3::uuid is null then $2::uuid[] else array[$3::uuid] end
-                                                      || 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
-                               and (o.name = 'canvas' or o.name like 'handler:%')))
-                       or not exists (
-                            select from (values (e.canvas_id), ('ffffffff-ffff-ffff-ffff-ffffffffffff')) as c (canvas_id)
-                             cross join (values ('canvas'), ('handler:' || e.module || '/' || e.name)) as n (name)
-                             cross join lateral (
-                                   select from wakeq.limits x
-                                    where x.canvas_id = c.canvas_id and x.name = n.name offset 0) as l))
+                      select from wakeq.limits o where (o.name = 'canvas' or o.name like 'handler:%') and o.canvas_id = any (
+                          case when $3::uuid is null then $2::uuid[] else array[$3::uuid] end || 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)))
+                      or not exists (
+                      select from (values (e.canvas_id), ('ffffffff-ffff-ffff-ffff-ffffffffffff')) as c (canvas_id)
+                       cross join (values ('canvas'), ('handler:' || e.module || '/' || e.name)) as n (name)
+                       cross join lateral (select from wakeq.limits x where x.canvas_id = c.canvas_id and x.name = n.name offset 0) as l))
                   and ((select not exists (select from wakeq.scheduling_rules)) or not exists (
                       select from wakeq.scheduling_rules r
                        where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
@@ -158,18 +153,14 @@ impl Sql<'_> {
                       and ((select not exists (select from wakeq.scheduling_rules where event_space = 'CANVAS')) or not exists (
                           select from wakeq.scheduling_rules r
                            where r.canvas_id = any (array[e.canvas_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'])
-                             and r.event_space = 'CANVAS' and r.handler_name = '_'
-                             and (r.until is null or r.until > clock_timestamp()))))
+                             and r.event_space = 'CANVAS' and r.handler_name = '_' and (r.until is null or r.until > clock_timestamp()))))
                   and (e.object is null or e.id = any (coalesce((select wakeq.firsts_of_lanes($1, true)), '{}')))
             returning e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!",
-                      case when octet_length(e.value) <= 4096 - coalesce(octet_length(e.options::text), 0)
-                           then e.value::text end as value,
+                      case when octet_length(e.value) <= 4096 - coalesce(octet_length(e.options::text), 0) then e.value::text end as value,
                       e.retries, e.delay_until, e.enqueued_at, e.locked_at as "locked_at!", e.claims, e.nonce, e.losses,
-                      e.postponed_since,
-                      (e.losses > 0 and exists (
-                          select from wakeq.events_v2 before
-                           where before.id = e.id and before.locked_at is not null offset 0)) as "took_over!",
+                      e.postponed_since, (e.losses > 0 and exists (
+                          select from wakeq.events_v2 before where before.id = e.id and before.locked_at is not null offset 0)) as "took_over!",
                       e.traceparent::text as traceparent, e.object::text as object, e.seq, e.prev,
                       e.options::text as options, null::uuid as origin, false as "is_limited!", e.cancelled_by is not null as "is_cancelled!",
                       null::text as token"#,

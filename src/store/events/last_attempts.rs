@@ -91,13 +91,11 @@ impl Store {
                      order by delay_until desc, id desc limit 1000)
                     union
                    (select id, modifier::text, delay_until, queue, claims from wakeq.events_v2
-                     where canvas_id = $1 and module = $2 and name = $3 and delay_until > '-infinity'
-                       and delay_until > now()
+                     where canvas_id = $1 and module = $2 and name = $3 and delay_until > '-infinity' and delay_until > now()
                      order by delay_until, id limit 1000)
                     union
                    (select id, modifier::text, delay_until, queue, claims from wakeq.events_v2
-                     where canvas_id = $1 and module = $2 and name = $3 and delay_until > '-infinity'
-                       and delay_until <= now()
+                     where canvas_id = $1 and module = $2 and name = $3 and delay_until > '-infinity' and delay_until <= now()
                      order by delay_until desc, id desc limit 1000)
                ), unended as materialized (
                    select e.id, e.modifier from looked e
@@ -108,23 +106,19 @@ impl Store {
                     where canvas_id = $1 and module = $2 and name = $3 and module <> ''
                     order by died_at desc, id desc limit 1000
                ), died as materialized (
-                   select d.id, d.modifier from died_last d
-                    where d.queue is null and ($4::text is null or d.modifier = $4)
+                   select d.id, d.modifier from died_last d where d.queue is null and ($4::text is null or d.modifier = $4)
                     order by d.died_at desc, d.id desc limit $5
                ), ended_last as materialized (
                    select x.id, x.modifier::text as modifier, x.claims, x.outcome, x.worker, x.started_at, x.took_us,
                           x.ended_at, x.kept_until, case when x.outcome = 'failed' then left(x.error, 1000) end as error
                      from (values ('completed'), ('failed'), ('cancelled')) as meant (outcome)
-                    cross join lateral wakeq.ended_after(
-                          $1, array[meant.outcome], $2::text, $3::text, '-infinity', 'infinity',
-                          'ffffffff-ffff-ffff-ffff-ffffffffffff', 1000) as x
+                    cross join lateral wakeq.ended_after($1, array[meant.outcome], $2::text, $3::text, '-infinity', 'infinity',
+                                                         'ffffffff-ffff-ffff-ffff-ffffffffffff', 1000) as x
                ), ended as materialized (
                    select page.* from (values ('completed'), ('failed'), ('cancelled')) as meant (outcome)
                     cross join lateral (
-                        select x.id, x.modifier, x.claims, x.outcome, x.worker, x.started_at, x.took_us, x.error
-                          from ended_last x
-                         where x.outcome = meant.outcome and x.kept_until > now()
-                           and ($4::text is null or x.modifier = $4)
+                        select x.id, x.modifier, x.claims, x.outcome, x.worker, x.started_at, x.took_us, x.error from ended_last x
+                         where x.outcome = meant.outcome and x.kept_until > now() and ($4::text is null or x.modifier = $4)
                          order by x.ended_at desc, x.id desc limit $5) as page
                ), cut as materialized (
                    select (select count(*) from looked) >= 1000 or (select count(*) from unended) >= 200
@@ -136,12 +130,10 @@ impl Store {
                       started_at as "started_at?", took_us as "took_us?", error as "error?", more as "more!"
                  from cut
                  left join (select t.id, t.modifier, a.number, a.outcome, a.worker, a.started_at, a.took_us, a.error
-                              from (select id, modifier from unended union
-                                    select id, modifier from died union
-                                    select id, modifier from ended) as t
-                             cross join lateral (
-                                   select * from wakeq.attempts b where b.canvas_id = $1 and b.event_id = t.id
-                                    order by b.number desc limit $5) as a
+                              from (select id, modifier from unended union select id, modifier from died
+                                     union select id, modifier from ended) as t
+                             cross join lateral (select * from wakeq.attempts b where b.canvas_id = $1 and b.event_id = t.id
+                                                  order by b.number desc limit $5) as a
                              union all
                             select id, modifier, claims, outcome, worker, started_at, took_us, error from ended
                              where started_at is not null) as tried on true

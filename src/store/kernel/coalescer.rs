@@ -82,8 +82,8 @@ where
         Self::over(batch, in_flight, statement)
     }
 
-    /// As [`Coalescer::new`], but a batch begins when other tasks have run: of those that were ready
-    /// at the same time, none goes ahead alone.
+    /// As [`Coalescer::new`], but a batch begins when other tasks have run: of those that were
+    /// ready at the same time, none goes ahead alone.
     pub(crate) fn gathering<S, F>(batch_max: usize, in_flight: usize, statement: S) -> Self
     where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,

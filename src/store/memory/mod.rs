@@ -33,6 +33,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use chrono::SubsecRound;
+
 use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, Operation, OperationId,
     RuleKind, Timestamp, Timing,
@@ -147,7 +149,9 @@ impl Store {
     /// advanced.
     pub(crate) fn in_memory(timing: Timing) -> Result<Self, StoreError> {
         timing.check()?;
-        let memory = Memory(Mutex::new(Tables::new(timing.clone(), Timestamp::from(SystemTime::now()))));
+        // In microseconds, as Postgres has times, and cursors.
+        let now = Timestamp::from(SystemTime::now()).trunc_subsecs(6);
+        let memory = Memory(Mutex::new(Tables::new(timing.clone(), now)));
         Ok(Self::nowhere(timing).with_double(Kit { memory: Some(memory), ..Kit::default() }))
     }
 

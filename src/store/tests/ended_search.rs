@@ -144,7 +144,7 @@ const SHORT: &str = "
 /// The last attempts of a handler whose events are kept for a moment only: a bounded number of
 /// those that are left in their partition is passed over.
 #[tokio::test]
-async fn what_is_kept_no_longer_is_passed_over_in_bounds() {
+async fn events_that_are_kept_no_longer_are_passed_over_in_bounds() {
     let table = Table::of_one_connection().await;
     let last = async |canvas| {
         let scope = HandlerScope::worker(canvas, "short").unwrap();

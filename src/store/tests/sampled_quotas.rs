@@ -196,8 +196,8 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
     }
 }
 
-/// Its attempts are counted, once it has added some, and no more of them are recorded than the bound
-/// says: of each canvas by itself, and again when some have expired.
+/// Its attempts are counted, once it has added some, and no more of them are recorded than the
+/// bound says: of each canvas by itself, and again when some have expired.
 #[tokio::test]
 async fn a_canvas_has_room_for_so_many_attempts() {
     let mut table = Table::new().await;

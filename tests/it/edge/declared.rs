@@ -63,7 +63,7 @@ async fn an_idempotency_key_is_honoured_or_refused_by_every_operation_that_write
 
 /// Arrays of objects that are no lists to be continued, by schema and property, and why nothing is
 /// left out of them unsaid.
-const WHOLE: [(&str, &str, &str); 12] = [
+const WHOLE: [(&str, &str, &str); 14] = [
     ("AppendedAll", "events", "one for each event of the request"),
     ("Cron", "next", "the next five ticks, or one, of a sequence without end"),
     ("DoctorReport", "findings", "all that it has found: each check has a bounded number"),
@@ -74,6 +74,8 @@ const WHOLE: [(&str, &str, &str); 12] = [
     ("Handler", "rules", "one of each kind at most"),
     ("Leased", "copies", "as many as the request asks for; what is left is leased by the next one"),
     ("LeasedEvents", "events", "as many as the request asks for; what is left is leased by the next one"),
+    ("List_Cron", "next", "as `Cron`"),
+    ("List_Handler", "rules", "as `Handler`"),
     ("Queue", "settings", "only `show_queue` answers with them, and takes a cursor"),
     ("Worker", "runs", "the longest 100 of `worker.running`; `list_events` has all with `worker`"),
 ];

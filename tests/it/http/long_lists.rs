@@ -143,8 +143,9 @@ async fn halted_objects_and_missing_links_come_in_pages() {
     service.stop().await;
 }
 
-/// An object is halted for 1,203 handlers and runs for 1,002, and one of that name on another canvas
-/// for one each. What it does not show, it says, and those for which it is halted are listed.
+/// An object is halted for 1,203 handlers and runs for 1,002, and one of that name on another
+/// canvas for one each. What it does not show, it says, and those for which it is halted are
+/// listed.
 #[tokio::test]
 async fn an_object_says_that_there_are_more_lanes() {
     let service = Service::start().await;

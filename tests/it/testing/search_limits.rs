@@ -138,7 +138,7 @@ async fn cancels_what_waits(kit: &TestKit, all: &[(CanvasId, Waiting)]) {
 }
 
 #[tokio::test]
-async fn what_waits_for_a_limit_is_found_on_both() {
+async fn events_that_wait_for_a_limit_are_found_on_both() {
     are_found_by_their_limit(TestKit::new()).await;
     let (_stage, kit) = on_postgres().await;
     are_found_by_their_limit(kit).await;

@@ -32,8 +32,8 @@ impl Delivery {
     }
 
     /// Takes over messages, the oldest first, as if no one had ever held them. Leases that were
-    /// granted before have ended: an ack id of theirs is late, and not unknown. It notes there which
-    /// messages it does not take, or they would come back with another retention.
+    /// granted before have ended: an ack id of theirs is late, and not unknown. It notes there
+    /// which messages it does not take, or they would come back with another retention.
     pub(in crate::broker) fn load(
         &mut self,
         now: Time,

@@ -68,8 +68,8 @@ impl Delivery {
         self.revive_all(restored);
     }
 
-    /// Makes a second copy the message itself, which is not here any more: what becomes of it from now
-    /// on is noted. It is about to be available.
+    /// Makes a second copy the message itself, which is not here any more: what becomes of it from
+    /// now on is noted. It is about to be available.
     fn promote(&mut self, at: u32) {
         self.slots[at].copy = false;
         self.note_pending(at);

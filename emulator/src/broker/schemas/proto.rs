@@ -58,8 +58,8 @@ impl ProtoSchema {
     }
 }
 
-/// Refuses what the reader takes for its own: types of Google's names, for which it has other rules,
-/// and the types of maps' entries, of which it expects a key and a value.
+/// Refuses what the reader takes for its own: types of Google's names, for which it has other
+/// rules, and the types of maps' entries, of which it expects a key and a value.
 fn check_types(scope: &str, messages: &[DescriptorProto]) -> Result<(), String> {
     for message in messages {
         let name = format!("{scope}.{}", message.name());

@@ -111,7 +111,7 @@ fn a_message_that_dies_while_its_topic_is_deleted_is_not_lost() {
 }
 
 #[test]
-fn what_expired_during_a_break_stays_gone_with_a_longer_retention() {
+fn messages_that_expired_during_a_break_stay_gone_with_a_longer_retention() {
     let mut noted = Noted::new();
     let retaining = |duration| pubsub::Subscription {
         message_retention_duration: Some(seconds(duration)),

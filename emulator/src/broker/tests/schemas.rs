@@ -278,7 +278,7 @@ fn rejects_settings_that_name_nothing() {
 }
 
 #[test]
-fn what_is_deleted_shows_in_topics_and_messages() {
+fn a_deletion_shows_in_topics_and_messages() {
     let mut world = World::new();
     let one = world.create_schema("order", avro(ONE)).unwrap().revision_id;
     let two = world.commit(TWO).unwrap().revision_id;

@@ -51,30 +51,6 @@ pub(super) struct ListEvents {
     cursor: Option<String>,
 }
 
-/// Which events that are kept after they have ended to list, and which page of them.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(crate = "rmcp::schemars")]
-pub(super) struct ListEnded {
-    #[serde(default)]
-    filter: EventFilter,
-    /// How they ended: completed, failed or cancelled.
-    outcome: Option<String>,
-    /// Ended at or after this time, such as 2030-01-31T08:00:00Z.
-    ended_since: Option<Timestamp>,
-    /// Ended before this time.
-    ended_before: Option<Timestamp>,
-    /// Text in their result.
-    result_text: Option<String>,
-    /// A scalar at a path of their result, such as `$.receipt = 9`.
-    result: Option<String>,
-    /// Maximum number of items. Default 20.
-    #[schemars(range(min = 1, max = 100))]
-    limit: Option<u32>,
-    /// The `next_cursor` of the previous page.
-    cursor: Option<String>,
-}
-
 /// Which events to count.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -243,7 +219,7 @@ pub(super) fn read<A: DeserializeOwned>(arguments: JsonObject) -> anyhow::Result
         .map_err(|error| Failure::Usage(format!("the arguments do not fit the tool: {error}")).into())
 }
 
-fn page(limit: Option<u32>, cursor: Option<String>) -> Result<Page, Failure> {
+pub(super) fn page(limit: Option<u32>, cursor: Option<String>) -> Result<Page, Failure> {
     match limit.unwrap_or(ITEMS) {
         limit @ 1..=ITEMS_MAX => Ok(Page { limit, cursor }),
         _ => Err(Failure::Usage(format!("`limit` is from 1 to {ITEMS_MAX}"))),
@@ -282,18 +258,6 @@ impl ListEvents {
     fn of(self, path: &[&str], among: Among) -> anyhow::Result<Request> {
         let request = self.filter.add_to(Request::get(path), among)?;
         Ok(request.page(page(self.limit, self.cursor)?))
-    }
-}
-
-impl ListEnded {
-    pub(super) fn request(self) -> anyhow::Result<Request> {
-        let request = Request::get(&["ended-events"])
-            .query("outcome", self.outcome)
-            .query("since", text(self.ended_since))
-            .query("before", text(self.ended_before))
-            .query("result_text", self.result_text)
-            .query("result", self.result);
-        Ok(self.filter.add_to(request, Among::Ended)?.page(page(self.limit, self.cursor)?))
     }
 }
 
@@ -453,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_of_a_limit_is_asked_for_by_its_name() {
+    fn the_uses_of_a_limit_are_asked_for_by_its_name() {
         let list = |arguments| given::<ListLimitUses>(arguments).unwrap().request();
         let uses = |name: &str| path(list(json!({ "name": name })));
         assert_eq!(uses("customer"), "/v1/limits/customer/uses?limit=20");

@@ -9,10 +9,10 @@ use rmcp::schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::arguments::{
-    CancelEvent, CountEvents, ExplainEvent, List, ListEnded, ListErrorGroups, ListEvents, ListLimitUses,
-    OneErrorGroup, OneEvent, OneHandler, OneOperation, PauseHandler, PreviewOperation, StartOperation,
-    Statistics, read,
+    CancelEvent, CountEvents, ExplainEvent, List, ListErrorGroups, ListEvents, ListLimitUses, OneErrorGroup,
+    OneEvent, OneHandler, OneOperation, PauseHandler, PreviewOperation, StartOperation, Statistics, read,
 };
+use super::ended::ListEnded;
 use crate::cli::client::Request;
 
 /// A tool.

@@ -7,6 +7,7 @@
 mod answer;
 mod arguments;
 mod catalog;
+mod ended;
 mod filter;
 mod previews;
 mod server;

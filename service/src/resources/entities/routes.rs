@@ -134,8 +134,8 @@ pub(crate) struct StatusQuery {
 
 /// Show the outcome of an event that was sent to an entity
 ///
-/// With a correlation id, shows the outcome of all its events, page by page. Outcomes are remembered for 7 days,
-/// unless the deployment sets another time. Results need the scope `values`.
+/// With a correlation id, shows the outcome of all its events, page by page. Outcomes are
+/// remembered for 7 days, unless the deployment sets another time. Results need the scope `values`.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/status/{id}", operation_id = "entity_status", tag = "entities",
     params(StatusQuery),
     responses((status = 200, description = "The outcome so far", body = EntityProgressJson)))]

@@ -1,8 +1,8 @@
 //! What statements may read: which tables whole, how many pages, and what else there is to fill.
 
-/// Statements that read all of an index or of a table: how each begins, which tables, how many pages
-/// at most, and why it may. The events take some 12,000 pages, and a row that is found by an index is
-/// on another page than the one before.
+/// Statements that read all of an index or of a table: how each begins, which tables, how many
+/// pages at most, and why it may. The events take some 12,000 pages, and a row that is found by an
+/// index is on another page than the one before.
 pub(super) const WHOLE: [(&str, &str, u64, &str); 13] = [
     (
         SHIFT,
@@ -77,7 +77,10 @@ pub(super) const NOT_RUN: [(&str, &str); 1] =
 pub(super) const REFUSED: &[(&str, &str)] = &[
     ("with others as ( select count(*) as count from ( select from wakeq.pulled_handlers", CHECKED),
     ("with put as ( insert into wakeq.cron_records", CHECKED),
-    ("with at as materialized ( select date_trunc('minute', now() - interval '30 seconds') as minute ), kept as", CHECKED),
+    (
+        "with at as materialized ( select date_trunc('minute', now() - interval '30 seconds') as minute ), kept as",
+        CHECKED,
+    ),
     ("insert into wakeq.unknown_handlers as u (canvas_id, module, name, modifier) values", CHECKED),
     ("insert into wakeq.entities as e (entity_type, canvas_id, id, version", CHECKED),
     ("insert into wakeq.entity_events as e (canvas_id, event_id, correlation_id", CHECKED),

@@ -51,8 +51,8 @@ pub(crate) struct RecordedOutcome {
 
 impl Store {
     /// The events of the canvas with this id, or this correlation id, in the order in which they
-    /// were sent: those after this link, at most `limit`. A `union` would ask for ids in their order:
-    /// that of the primary key, which Postgres 17 then reads for all of the canvas.
+    /// were sent: those after this link, at most `limit`. A `union` would ask for ids in their
+    /// order: that of the primary key, which Postgres 17 then reads for all of the canvas.
     pub(crate) async fn entity_events(
         &self,
         canvas: CanvasId,

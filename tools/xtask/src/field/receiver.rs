@@ -1,6 +1,6 @@
-//! A receiver of deliveries that behaves as its path says: `/ok`, `/brief` (50 ms), `/hang`, `/slow`
-//! (3 s), `/busy` (10 s), `/limited`, which takes 20 requests a second and refuses others with 429
-//! and `Retry-After: 1`, and `/fails`, which answers the first request with 500.
+//! A receiver of deliveries that behaves as its path says: `/ok`, `/brief` (50 ms), `/hang`,
+//! `/slow` (3 s), `/busy` (10 s), `/limited`, which takes 20 requests a second and refuses others
+//! with 429 and `Retry-After: 1`, and `/fails`, which answers the first request with 500.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

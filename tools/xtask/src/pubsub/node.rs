@@ -1,5 +1,5 @@
-//! `cargo xtask pubsub-node`: the official Node client's own system tests, and a script of ours that
-//! uses that client, against our emulator or Google's.
+//! `cargo xtask pubsub-node`: the official Node client's own system tests, and a script of ours
+//! that uses that client, against our emulator or Google's.
 //!
 //! The client is pinned in `emulator/tests/node`, and installed there into `node_modules`. Its own
 //! system tests are not in its package. They are fetched from its repository at a commit, and

@@ -27,7 +27,8 @@ impl AvroSchema {
         walk.value(self.root, &value, 0)
     }
 
-    /// Says which field of a definition with this size has a default that is none of its type, if so.
+    /// Says which field of a definition with this size has a default that is none of its type, if
+    /// so.
     pub(super) fn check_defaults(
         &self,
         bytes: usize,

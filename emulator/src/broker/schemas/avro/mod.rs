@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How deeply values and types may be nested.
 const DEPTH_MAX: usize = 128;
-/// How many values a message may consist of, whatever its size, and more for each of its bytes: some
-/// values take none.
+/// How many values a message may consist of, whatever its size, and more for each of its bytes:
+/// some values take none.
 const VALUES_MIN: usize = 10_000;
 const VALUES_PER_BYTE: usize = 32;
 /// How many pairs of types of two definitions are compared.

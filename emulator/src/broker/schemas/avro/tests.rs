@@ -1,3 +1,5 @@
+//! Definitions, messages and pairs of definitions in Avro: what is taken, and what is refused.
+
 use super::AvroSchema;
 
 const ORDER: &str = r#"{
@@ -146,7 +148,8 @@ fn a_few_bytes_do_not_take_long() {
 
 #[test]
 fn definitions_do_not_take_long() {
-    // Each level of the default fits neither record, for which all levels below are looked at twice.
+    // Each level of the default fits neither record, for which all levels below are looked at
+    // twice.
     let record = |name: &str, of: &str| {
         format!(r#"{{"type": "record", "name": "{name}", "fields": [{{"name": "f", "type": {of}}}]}}"#)
     };
