@@ -28,20 +28,32 @@ create table wakeq.workers (
     running       integer not null default 0 check (running >= 0),
     runs          jsonb not null default '[]' check (
         jsonb_typeof(runs) = 'array' and jsonb_array_length(runs) <= 100 and octet_length(runs::text) <= 65536),
+    -- The targets that it slows down because they have no capacity: of each the canvas, the address,
+    -- the revision, how many events it gets per second, and for how many seconds it gets none. Null
+    -- if there is none.
+    slowed        jsonb check (
+        jsonb_typeof(slowed) = 'array' and jsonb_array_length(slowed) between 1 and 100
+        and octet_length(slowed::text) <= 65536),
     -- How many handlers it has, the first of them, and whether it also calls HTTP targets.
     handler_count integer not null check (handler_count >= 0),
     handlers      wakeq.handler_list not null,
     has_targets   boolean not null,
     constraint workers_pkey primary key (name, instance)
 ) with (
-    -- Each row is written once a minute, and no index mentions what is written.
+    -- Each row is written once a minute, and no index mentions what is written while no target is
+    -- slowed down.
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_cost_delay = 0
 );
 
+-- For those who ask how fast a target gets events.
+create index workers_slowed on wakeq.workers (name, instance) where slowed is not null;
+
 comment on column wakeq.workers.seen_at is
     'When it last wrote its row, as it does once a period of the minute''s pass, unless it may sleep';
 comment on column wakeq.workers.runs is
     'Of every canvas, as it was at seen_at: [{"event": …, "canvas": …, "handler": …, "since": …}]';
+comment on column wakeq.workers.slowed is
+    'Of every canvas, as it was at seen_at: [{"canvas": …, "module": …, …, "per_second": …, "held_s": …}]';

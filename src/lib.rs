@@ -292,7 +292,7 @@ pub mod targets {
         OwnDeployment, OwnTarget, Secret, SecretKeys, Secrets, Target, TargetHeaders, TargetPolicy,
         TargetUrl,
     };
-    pub use crate::store::{PulledHandler, RegisteredTarget};
+    pub use crate::store::{PulledHandler, RegisteredTarget, SlowedTarget};
 }
 
 /// Workers from inside: what they report, why they end, layers around handlers and the state that

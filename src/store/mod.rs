@@ -62,7 +62,7 @@ pub use log::{
 };
 pub(crate) use minute::{
     Activity, Attendance, ExpiryPart, IdleRetention, MakingDue, MinuteOutcome, MissedCursor, NewWorker,
-    ProgramPosition, WorkerPosition,
+    ProgramPosition, SlowedAddress, WorkerPosition,
 };
 pub use minute::{Program, Retention, Worker, WorkerRun, WorkerState, WorkerSummary};
 pub(crate) use order::HaltedPosition;
@@ -72,7 +72,7 @@ pub(crate) use queues::{
 };
 pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
 pub use quotas::{ATTEMPTS_MAX, Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
-pub use targets::{FoundTarget, PulledHandler, RegisteredTarget, SecretCounts};
+pub use targets::{FoundTarget, PulledHandler, RegisteredTarget, SecretCounts, SlowedTarget};
 pub(crate) use targets::{
     NewTargetRow, PulledDeletion, PulledPut, PutOutcome, SealedHeaders, TargetPosition,
 };

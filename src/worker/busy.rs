@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -71,6 +72,15 @@ pub(super) struct EndedRun {
     pub(super) busy: bool,
 }
 
+/// How fast a target that has no capacity gets events.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LearntRate {
+    pub(super) target: TargetKey,
+    pub(super) per_second: f64,
+    /// For how long it gets none.
+    pub(super) held: Duration,
+}
+
 /// How fast one target gets events.
 #[derive(Debug)]
 struct Rate {
@@ -88,6 +98,29 @@ impl BusyTargets {
     /// Whether there is any such target.
     pub(super) fn is_any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
+    }
+
+    /// The rates of up to `most` of them: one of each canvas before a second one of any, and of a
+    /// canvas those that refused last.
+    pub(super) fn rates(&self, most: usize, now: Instant) -> Vec<LearntRate> {
+        if !self.is_any() {
+            return Vec::new();
+        }
+        let targets = lock(&self.targets);
+        let mut all: Vec<_> = targets.iter().filter(|(_, rate)| !rate.is_over(now)).collect();
+        all.sort_by_key(|(_, rate)| Reverse(rate.refused_at));
+        let mut of_canvas: HashMap<CanvasId, usize> = HashMap::new();
+        all.sort_by_cached_key(|((address, _), _)| {
+            let place = of_canvas.entry(address.scope.canvas).or_default();
+            *place += 1;
+            *place
+        });
+        let learnt = |(target, rate): (&TargetKey, &Rate)| LearntRate {
+            target: target.clone(),
+            per_second: rate.per_second,
+            held: rate.held_until.saturating_duration_since(now),
+        };
+        all.into_iter().take(most).map(learnt).collect()
     }
 
     /// How long an event has to wait before it may be sent to its target; `None` if it may be sent

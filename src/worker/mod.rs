@@ -149,6 +149,8 @@ pub struct QueueWorker {
     reports: Option<mpsc::Sender<RunReport>>,
     trouble: watch::Sender<Option<String>>,
     remote: Option<Arc<dyn RemoteHandlers>>,
+    /// Targets that have no capacity now.
+    busy: Arc<BusyTargets>,
     stop: CancellationToken,
     kill: CancellationToken,
 }
@@ -204,6 +206,7 @@ impl QueueWorker {
             reports: None,
             trouble: watch::Sender::new(Some("the worker has not started".into())),
             remote: None,
+            busy: Arc::default(),
             stop,
             kill: CancellationToken::new(),
         })
@@ -366,7 +369,8 @@ impl QueueWorker {
     fn presence(&self, leases: &Arc<Leases>, may_sleep: bool) -> Arc<Presence> {
         let how = (self.remote.is_some(), may_sleep);
         let worker = presence::new_worker(&self.name, &self.config, &self.registry, how);
-        Presence::new(self.store.clone(), worker, Arc::clone(leases), self.stop.clone())
+        let doing = (Arc::clone(leases), Arc::clone(&self.busy));
+        Presence::new(self.store.clone(), worker, doing, self.stop.clone())
     }
 
     /// Renews claims, and looks for events that were cancelled, until the handles are dropped. The
@@ -393,7 +397,7 @@ impl QueueWorker {
             places: self.places.clone(),
             leases,
             policy: Policy::of(self.store.timing(), self.config.losses_max),
-            busy: BusyTargets::default(),
+            busy: Arc::clone(&self.busy),
             suspect_losses: self.config.suspect_losses,
             suspects: Arc::new(tokio::sync::Semaphore::new(1)),
             values,

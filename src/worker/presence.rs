@@ -6,16 +6,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::busy::{BusyTargets, LearntRate};
 use super::config::WorkerConfig;
 use super::handlers::Registry;
 use super::leases::Leases;
 use super::name;
 use super::subject::Subject;
 use crate::event::{EventId, Name, spread};
-use crate::store::{Activity, Attendance, NewWorker, Store, StoreError, WorkerRun};
+use crate::store::{Activity, Attendance, NewWorker, SlowedAddress, Store, StoreError, WorkerRun};
 
 /// Maximum number and bytes of the handlers in a row.
 const HANDLERS_MAX: usize = 1_000;
@@ -25,6 +27,11 @@ const RUNS_MAX: usize = 100;
 const RUNS_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of an event in a row without its handler: two ids, a time, and what names them.
 const RUN_BYTES: usize = 160;
+/// Maximum number and bytes of the targets in a row.
+const SLOWED_MAX: usize = 100;
+const SLOWED_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of a target in a row without its address: two ids, two numbers, and what names them.
+const SLOWED_BYTES: usize = 250;
 /// How long the deletion of the row may take: the grace of the shutdown may be over.
 const LEAVE_WAIT: Duration = Duration::from_millis(200);
 
@@ -33,6 +40,7 @@ pub(super) struct Presence {
     store: Store,
     worker: Arc<NewWorker>,
     leases: Arc<Leases>,
+    busy: Arc<BusyTargets>,
     stop: CancellationToken,
 }
 
@@ -64,19 +72,23 @@ impl Presence {
     pub(super) fn new(
         store: Store,
         worker: NewWorker,
-        leases: Arc<Leases>,
+        (leases, busy): (Arc<Leases>, Arc<BusyTargets>),
         stop: CancellationToken,
     ) -> Arc<Self> {
-        Arc::new(Self { store, worker: Arc::new(worker), leases, stop })
+        Arc::new(Self { store, worker: Arc::new(worker), leases, busy, stop })
     }
 
     /// The worker, and what it does now.
     pub(super) fn attendance(&self) -> Attendance {
         let (running, longest) = self.leases.longest(RUNS_MAX);
+        let slowed = self.busy.rates(SLOWED_MAX, Instant::now()).into_iter().map(slowed);
         let activity = Activity {
             is_stopping: self.stop.is_cancelled(),
             running: i32::try_from(running).unwrap_or(i32::MAX),
             runs: fitting(longest.into_iter().map(run), RUNS_BYTES_MAX, |run| RUN_BYTES + run.handler.len()),
+            slowed: fitting(slowed, SLOWED_BYTES_MAX, |SlowedAddress { module, name, modifier, .. }| {
+                SLOWED_BYTES + module.len() + name.len() + modifier.len()
+            }),
         };
         Attendance { worker: Arc::clone(&self.worker), activity }
     }
@@ -127,6 +139,19 @@ impl Presence {
 fn run((event, subject): (EventId, Arc<Subject>)) -> WorkerRun {
     let Subject { address, claimed_at, .. } = subject.as_ref();
     WorkerRun::new(event, address.scope.canvas, address.to_string(), *claimed_at)
+}
+
+/// With a hundredth of an event per second, and the whole seconds that have begun.
+fn slowed(LearntRate { target: (address, revision), per_second, held }: LearntRate) -> SlowedAddress {
+    SlowedAddress {
+        canvas: address.scope.canvas,
+        module: address.scope.module.to_string(),
+        name: address.scope.name.to_string(),
+        modifier: address.modifier.to_string(),
+        revision,
+        per_second: (per_second * 100.0).round() / 100.0,
+        held_s: held.as_secs_f64().ceil() as u64,
+    }
 }
 
 /// The first of these that together have at most this many bytes.

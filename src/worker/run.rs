@@ -59,7 +59,7 @@ pub(super) struct Runner {
     pub(super) leases: Arc<Leases>,
     pub(super) policy: Policy,
     /// Targets that have no capacity now.
-    pub(super) busy: BusyTargets,
+    pub(super) busy: Arc<BusyTargets>,
     pub(super) suspect_losses: u32,
     /// Only one suspect runs here at a time: it might take the process and its runs with it.
     pub(super) suspects: Arc<Semaphore>,

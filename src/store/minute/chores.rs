@@ -201,8 +201,8 @@ impl Sql<'_> {
                     where e.id = any (array(select id from overdue))
                 returning e.id, e.canvas_id, not coalesce(e.locked_at > now() - $3::interval, false) and e.delay_until <= now() + $4 as publish, e.delay_until <= now() as due
                ), seen as (
-                   update wakeq.workers w set seen_at = now(), is_stopping = r.is_stopping, running = r.running, runs = r.runs
-                     from jsonb_to_record($13::text::jsonb) as r (name text, instance uuid, is_stopping boolean, running integer, runs jsonb)
+                   update wakeq.workers w set seen_at = now(), is_stopping = r.is_stopping, running = r.running, runs = r.runs, slowed = r.slowed
+                     from jsonb_to_record($13::text::jsonb) as r (name text, instance uuid, is_stopping boolean, running integer, runs jsonb, slowed jsonb)
                     where w.name = r.name and w.instance = r.instance returning w.instance
                )
                select array(select id from moved where publish order by id) as "ids!", array(select canvas_id from moved where publish order by id) as "canvases!",

@@ -21,5 +21,5 @@ pub(crate) use missed::MISSED_PAGE;
 pub(crate) use missed::MissedCursor;
 pub use programs::Program;
 pub(crate) use programs::ProgramPosition;
-pub(crate) use workers::{Activity, Attendance, NewWorker, WorkerPosition};
+pub(crate) use workers::{Activity, Attendance, NewWorker, SlowedAddress, WorkerPosition};
 pub use workers::{Worker, WorkerRun, WorkerState, WorkerSummary};

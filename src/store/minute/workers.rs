@@ -56,6 +56,22 @@ pub(crate) struct Activity {
     pub(crate) running: i32,
     /// Those of them that it has had for longest, up to 100.
     pub(crate) runs: Vec<WorkerRun>,
+    /// Targets that it slows down, up to 100.
+    pub(crate) slowed: Vec<SlowedAddress>,
+}
+
+/// A target that a worker slows down because it has no capacity.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct SlowedAddress {
+    pub(crate) canvas: CanvasId,
+    pub(crate) module: String,
+    pub(crate) name: String,
+    pub(crate) modifier: String,
+    /// The registration of the address that refused.
+    pub(crate) revision: Uuid,
+    pub(crate) per_second: f64,
+    /// For how many seconds nothing is sent.
+    pub(crate) held_s: u64,
 }
 
 /// A worker, and what it does now.
@@ -76,15 +92,24 @@ impl Attendance {
             is_stopping: bool,
             running: i32,
             runs: &'a [WorkerRun],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            slowed: Option<&'a [SlowedAddress]>,
         }
-        let Self { worker, activity: Activity { is_stopping, running, runs } } = self;
+        let Self { worker, activity: Activity { is_stopping, running, runs, slowed } } = self;
         let (name, instance) = (worker.name.as_str(), worker.instance);
-        let report = Report { name, instance, is_stopping: *is_stopping, running: *running, runs };
+        let slowed = (!slowed.is_empty()).then_some(slowed.as_slice());
+        let report = Report { name, instance, is_stopping: *is_stopping, running: *running, runs, slowed };
         serde_json::to_string(&report).ok()
     }
 
     fn runs(&self) -> String {
         serde_json::to_string(&self.activity.runs).unwrap_or_else(|_| "[]".to_owned())
+    }
+
+    /// `None` if no target is slowed down.
+    fn slowed(&self) -> Option<String> {
+        let slowed = &self.activity.slowed;
+        if slowed.is_empty() { None } else { serde_json::to_string(slowed).ok() }
     }
 }
 
@@ -301,7 +326,7 @@ impl Store {
     }
 
     /// After how long without a sign a worker is lost.
-    fn lost_after(&self) -> Duration {
+    pub(in crate::store) fn lost_after(&self) -> Duration {
         LOST_PERIODS * self.timing().probe_period
     }
 }
@@ -311,11 +336,11 @@ impl Sql<'_> {
         let Attendance { worker, activity } = seen;
         let query = sqlx::query!(
             "insert into wakeq.workers (name, instance, host, pid, release, build, may_sleep, capacity, handlers,
-                                        handler_count, has_targets, is_stopping, running, runs)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text[], $10, $11, $12, $13, $14::text::jsonb)
+                                        handler_count, has_targets, is_stopping, running, runs, slowed)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text[], $10, $11, $12, $13, $14::text::jsonb, $15::text::jsonb)
                  on conflict on constraint workers_pkey
                  do update set seen_at = now(), is_stopping = excluded.is_stopping, running = excluded.running,
-                               runs = excluded.runs",
+                               runs = excluded.runs, slowed = excluded.slowed",
             worker.name.as_str() as _,
             worker.instance,
             worker.host.as_deref(),
@@ -329,7 +354,8 @@ impl Sql<'_> {
             worker.has_targets,
             activity.is_stopping,
             activity.running,
-            seen.runs()
+            seen.runs(),
+            seen.slowed()
         );
         self.session().await?.execute("add a worker's row", query).await.map(drop)
     }
@@ -337,13 +363,15 @@ impl Sql<'_> {
     pub(in crate::store) async fn see_worker(&self, seen: &Attendance) -> Result<bool, StoreError> {
         let Attendance { worker, activity } = seen;
         let query = sqlx::query!(
-            "update wakeq.workers set seen_at = now(), is_stopping = $3, running = $4, runs = $5::text::jsonb
+            "update wakeq.workers set seen_at = now(), is_stopping = $3, running = $4, runs = $5::text::jsonb,
+                                      slowed = $6::text::jsonb
               where name = $1::text and instance = $2",
             worker.name.as_str(),
             worker.instance,
             activity.is_stopping,
             activity.running,
-            seen.runs()
+            seen.runs(),
+            seen.slowed()
         );
         let written = self.session().await?.execute("write a worker's row", query).await?;
         Ok(written.rows_affected() > 0)

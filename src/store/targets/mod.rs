@@ -8,6 +8,7 @@ mod own;
 mod pulled;
 mod registered;
 mod resealing;
+mod slowed;
 
 use uuid::Uuid;
 
@@ -23,6 +24,7 @@ pub use registered::RegisteredTarget;
 pub(crate) use registered::{NewTargetRow, PutOutcome, TargetPosition};
 pub(in crate::store) use registered::{PutRefusal, put_within};
 pub use resealing::SecretCounts;
+pub use slowed::SlowedTarget;
 
 impl Sql<'_> {
     pub(in crate::store) async fn target_url(

@@ -7,6 +7,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::headers::{self, SealedHeaders};
 use super::lookup::{kept_for, kept_times, milliseconds};
+use super::slowed::SlowedTarget;
 use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, Quota, QuotaExceeded, RuleKind, SealedSecret,
     Secret, SecretKeys, TargetPolicy, TargetUrl, Timestamp,
@@ -39,6 +40,8 @@ pub struct RegisteredTarget {
     /// Since when nothing is sent there, because it answered 410 Gone; until it is registered again
     /// or a pause of its handler is lifted.
     pub gone_since: Option<Timestamp>,
+    /// How fast it gets events, if it had no capacity; up to a minute old.
+    pub slowed: Option<SlowedTarget>,
     /// Since when the address has had a target.
     pub created_at: Timestamp,
     /// Who registered it then.
@@ -208,7 +211,22 @@ impl Store {
             each
         );
         let rows = self.session().await?.all("list the targets of handlers", query).await?;
-        Ok(rows.into_iter().filter_map(|row| row.into_target(canvas)).collect())
+        self.with_rates(canvas, rows).await
+    }
+
+    /// The targets of these rows of a canvas, with how fast they get events.
+    async fn with_rates(
+        &self,
+        canvas: CanvasId,
+        rows: Vec<TargetRow>,
+    ) -> Result<Vec<RegisteredTarget>, StoreError> {
+        let mut targets: Vec<_> = rows.into_iter().filter_map(|row| row.into_target(canvas)).collect();
+        let addresses: Vec<_> = targets.iter().map(|target| &target.address).collect();
+        let slowed = self.slowed_targets(canvas, &addresses).await?;
+        for target in &mut targets {
+            target.slowed = slowed.get(&target.address).copied();
+        }
+        Ok(targets)
     }
 }
 
@@ -241,7 +259,7 @@ impl Sql<'_> {
             after.map_or("", |(_, _, modifier)| modifier.as_str())
         );
         let rows = self.session().await?.all("list targets", query).await?;
-        Ok(rows.into_iter().filter_map(|row| row.into_target(canvas)).collect())
+        self.with_rates(canvas, rows).await
     }
 }
 
@@ -419,6 +437,7 @@ impl PutRow {
                 header_names: self.header_names,
                 previous_secret_until: self.previous_until,
                 gone_since: None,
+                slowed: None,
                 created_at: self.created_at,
                 created_by: self.created_by,
                 updated_at: self.updated_at,
@@ -450,6 +469,7 @@ impl TargetRow {
             header_names: self.header_names,
             previous_secret_until: self.previous_until,
             gone_since: self.gone_at,
+            slowed: None,
             created_at: self.created_at,
             created_by: self.created_by,
             updated_at: self.updated_at,

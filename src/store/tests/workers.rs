@@ -33,7 +33,7 @@ fn worker(name: &str, running: usize) -> Attendance {
     };
     let runs = (0..running).map(run).collect();
     let running = i32::try_from(running).unwrap();
-    Attendance { worker: Arc::new(worker), activity: Activity { is_stopping: false, running, runs } }
+    Attendance { worker: Arc::new(worker), activity: Activity { running, runs, ..Activity::default() } }
 }
 
 /// The same worker, doing something else.
