@@ -14,7 +14,7 @@ const WORKERS_MAX: i64 = 500;
 pub struct SlowedTarget {
     /// How many events per second it gets at most from the workers that it refused, together.
     pub per_second: f64,
-    /// Until when a worker sends it none; `None` if each sends it some.
+    /// Until when one of them sends it none; `None` if each sends it some.
     pub until: Option<Timestamp>,
 }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::Table;
 use super::cost::{buffers, plan};
 use crate::event::{CanvasId, EventId, Timestamp};
-use crate::store::{Activity, Attendance, NewWorker, Retention, StoreConfig, WorkerRun};
+use crate::store::{Activity, Attendance, NewWorker, Retention, SlowedAddress, StoreConfig, WorkerRun};
 
 /// A worker of this name that runs as many events.
 fn worker(name: &str, running: usize) -> Attendance {
@@ -78,6 +78,35 @@ async fn every_pass_writes_the_row_of_its_own_worker() {
     table.store.leave_worker(&two.worker).await.unwrap();
     assert_eq!(table.working().await.len(), 1);
     assert!(!table.store.see_worker(&two).await.unwrap(), "what is over is not written");
+}
+
+/// A row says which targets its worker slows down, whichever statement writes it, and has a null
+/// once there is none.
+#[tokio::test]
+async fn a_row_says_which_targets_its_worker_slows_down() {
+    let table = Table::new().await;
+    let fast = worker("one", 0);
+    let slowed = SlowedAddress {
+        canvas: CanvasId::DEFAULT,
+        module: "WORKER".to_owned(),
+        name: "greet".to_owned(),
+        modifier: "_".to_owned(),
+        revision: Uuid::nil(),
+        per_second: 0.1,
+        held_s: 3600,
+    };
+    let slow = later(&fast, Activity { slowed: vec![slowed; 100], ..Activity::default() });
+    let slowing = "select count(*) from wakeq.workers where jsonb_array_length(slowed) = 100";
+    table.store.enter_worker(&slow).await.unwrap();
+    assert_eq!(table.number(slowing).await, 1);
+    table.store.minute(false, Some(&fast)).await.unwrap();
+    assert_eq!(table.number("select count(*) from wakeq.workers where slowed is null").await, 1);
+    table.store.minute(false, Some(&slow)).await.unwrap();
+    assert_eq!(table.number(slowing).await, 1);
+    table.store.see_worker(&fast).await.unwrap();
+    assert_eq!(table.number(slowing).await, 0);
+    table.store.see_worker(&slow).await.unwrap();
+    assert_eq!(table.number(slowing).await, 1);
 }
 
 /// A pass that was under way when its worker left finds no row, and adds none.

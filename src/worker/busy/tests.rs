@@ -105,6 +105,10 @@ fn the_rate_falls_and_recovers() {
         busy.after(&target, ended(&target, event(number), HandlerEnd::NotYet(Duration::ZERO), true), now);
     }
     assert!(busy.wait(&target, event(100), now).unwrap() >= 10 * SECOND);
+    let rates = busy.rates(2, now);
+    let [slowest] = &rates[..] else { panic!("one target") };
+    assert_eq!((&slowest.target, slowest.per_second), (&target, RATE_MIN));
+    assert!(slowest.held >= SECOND, "{slowest:?}");
     let begun = now;
     for number in 200.. {
         while let Some(wait) = busy.wait(&target, event(number), now) {
@@ -116,6 +120,25 @@ fn the_rate_falls_and_recovers() {
         }
     }
     assert!(now - begun < 300 * SECOND, "{:?}", now - begun);
+    assert!(busy.rates(1, now).is_empty());
+}
+
+/// Of many targets so many are told of, and those of one canvas do not push out another's.
+#[test]
+fn rates_are_told_of_each_canvas() {
+    let (busy, now) = (BusyTargets::default(), Instant::now());
+    let refuse = |target: &TargetKey, at: Instant| {
+        busy.after(target, ended(target, event(1), HandlerEnd::NotYet(2 * SECOND), true), at);
+    };
+    let other = target(2, "t");
+    refuse(&other, now);
+    for number in 0..150 {
+        refuse(&target(1, &format!("t{number}")), now + SECOND);
+    }
+    let rates = busy.rates(100, now + SECOND);
+    assert_eq!(rates.len(), 100);
+    assert_eq!(rates[1], LearntRate { target: other, per_second: RATE_FIRST, held: SECOND });
+    assert!(busy.rates(100, now + 700 * SECOND).is_empty(), "their last refusals are long ago");
 }
 
 /// However many targets of a canvas ask to be called at once, its refused and failed events come

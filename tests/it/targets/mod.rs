@@ -13,3 +13,4 @@ mod raced;
 mod refusing;
 mod scene;
 mod share;
+mod slowed;

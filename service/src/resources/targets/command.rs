@@ -16,7 +16,7 @@ use crate::cli::failure::Failure;
 use crate::cli::given::keep_for;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::config::DeliveryArgs;
-use crate::resources::targets::wire::{self, OnDeath, Policy, PutAnswer, PutTarget, SecretText};
+use crate::resources::targets::wire::{self, OnDeath, Policy, PutAnswer, PutTarget, SecretText, SlowedJson};
 pub(crate) use headers::HeaderArgs;
 use wakeq::Name;
 use wakeq::events::Keep;
@@ -232,6 +232,10 @@ pub(crate) fn print(target: &wire::TargetJson) -> anyhow::Result<()> {
     }
     if let Some(until) = target.previous_secret_until {
         field("", format_args!("also signed with the previous secret until {}", moment(until)))?;
+    }
+    if let Some(SlowedJson { per_second, until }) = target.slowed {
+        let held = until.map(|until| format!(", and held until {}", moment(until))).unwrap_or_default();
+        field("", format_args!("slowed to {per_second} per second: it answered 429 or 503{held}"))?;
     }
     match target.gone_since {
         Some(since) => field(

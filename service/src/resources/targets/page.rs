@@ -17,7 +17,7 @@ use crate::page::visit::{PathParts, Visit};
 use crate::resources::attempts::page as attempts;
 use crate::resources::handlers::wire::Handler;
 use crate::resources::targets::wire::keep::KeepJson;
-use crate::resources::targets::wire::{OnDeath, Policy, RESERVED_MODIFIERS, TargetJson};
+use crate::resources::targets::wire::{OnDeath, Policy, RESERVED_MODIFIERS, SlowedJson, TargetJson};
 use crate::resources::wire::List;
 pub(crate) use form::kept_for;
 
@@ -130,10 +130,13 @@ fn listed(visit: &Visit, targets: &[TargetJson]) -> Markup {
 }
 
 fn state(target: &TargetJson) -> Markup {
-    match (target.gone_since, target.previous_secret_until) {
-        (Some(_), _) => badge(Tone::Alarm, "gone"),
-        (None, Some(_)) => badge(Tone::Busy, "signs with two secrets"),
-        (None, None) => badge(Tone::Calm, "open"),
+    match (target.gone_since, target.slowed, target.previous_secret_until) {
+        (Some(_), _, _) => badge(Tone::Alarm, "gone"),
+        (None, Some(SlowedJson { per_second, .. }), _) => {
+            badge(Tone::Waiting, &format!("slowed to {per_second} per second"))
+        }
+        (None, None, Some(_)) => badge(Tone::Busy, "signs with two secrets"),
+        (None, None, None) => badge(Tone::Calm, "open"),
     }
 }
 
@@ -170,6 +173,13 @@ fn warnings(target: &TargetJson) -> Markup {
                      wait."
                 }
                 p { "Change the target, even to the same URL, and they are sent again." }
+            }
+        }
+        @if let Some(SlowedJson { per_second, until }) = target.slowed {
+            p {
+                "It answered 429 or 503, so workers send it at most " (per_second.to_string()) " events per \
+                 second, and more while it accepts them."
+                @if let Some(until) = until { " A worker sends it none until " (moment(until)) "." }
             }
         }
         @if let Some(until) = target.previous_secret_until {

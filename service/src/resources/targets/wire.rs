@@ -136,11 +136,26 @@ pub(crate) struct TargetJson {
     /// Since when nothing is sent there, because it answered 410 Gone; until it is registered again
     /// or a pause of its handler is lifted.
     pub(crate) gone_since: Option<DateTime<Utc>>,
+    /// How fast it gets events, because it answered 429 or 503 and has not accepted enough since;
+    /// omitted otherwise. Up to a minute old.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) slowed: Option<SlowedJson>,
     pub(crate) created_at: DateTime<Utc>,
     pub(crate) created_by: String,
     /// When the target was last changed.
     pub(crate) updated_at: DateTime<Utc>,
     pub(crate) updated_by: String,
+}
+
+/// How fast a target gets events while it has no capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Slowed)]
+pub(crate) struct SlowedJson {
+    /// How many events per second it gets at most from the workers that it refused, together.
+    #[schema(minimum = 0, example = 7)]
+    pub(crate) per_second: f64,
+    /// Until when one of these workers sends it none; null if each sends it some.
+    pub(crate) until: Option<DateTime<Utc>>,
 }
 
 /// The result of registering a target.
@@ -274,7 +289,10 @@ wire_from! { wakeq::targets::RegisteredTarget => TargetJson, |target| {
     name: target.address.scope.name.to_string(),
     modifier: target.address.modifier.to_string(),
     policy: target.policy.into(),
+    slowed: target.slowed.map(SlowedJson::from),
 } }
+
+wire_from! { wakeq::targets::SlowedTarget => SlowedJson, |slowed| { per_second, until; } }
 
 impl From<wakeq::targets::PutTargetResult> for PutAnswer {
     fn from(registered: wakeq::targets::PutTargetResult) -> Self {
