@@ -69,6 +69,29 @@ async fn a_target_is_registered_and_its_secret_shown_once() {
     }
 }
 
+/// A worker that slows down every target, of both tenants.
+const SLOWED: &str = "
+    insert into wakeq.workers (name, instance, release, capacity, handler_count, handlers, has_targets, slowed)
+    select 'w', gen_random_uuid(), '0.1.0', 64, 0, '{}'::text[], true, jsonb_agg(jsonb_build_object(
+               'canvas', t.canvas_id, 'module', t.module::text, 'name', t.name::text, 'modifier', t.modifier::text,
+               'revision', t.revision, 'per_second', length(t.url) + 0.5, 'held_s', 30))
+      from wakeq.http_targets t";
+
+#[tokio::test]
+async fn a_target_without_capacity_says_how_fast_it_gets_events() {
+    let service = Service::start().await;
+    put_theirs(&service).await;
+    service.put(GREET, json!({"url": URL})).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    service.stage.execute(SLOWED).await;
+    // Each gets as many as its URL has bytes.
+    let [own, theirs] = [URL, "https://theirs.example/"].map(|url| format!("{}.5 per second", url.len()));
+    for path in [TARGET, GREET, "/targets"] {
+        visitor.page(path).await.found().says(&own).says_nothing_of(&theirs);
+    }
+    visitor.page(TARGET).await.found().says("It answered 429 or 503").says("sends it none until");
+}
+
 #[tokio::test]
 async fn a_target_is_changed_unless_somebody_else_has() {
     let service = Service::start().await;
