@@ -225,7 +225,9 @@ $$;
 -- Decides how one event is woken at this time, and locks it. Returns 'now', which `wake_now` has to
 -- write; 'later', which this has written; 'freed' if it waits no more, because the limit is gone or
 -- a rule holds it, under which it is to be parked: then it may come at once, too; 'gone' if it has
--- ended, is parked, runs or was postponed, but not by a limit; or 'locked'.
+-- ended, is parked, runs or was postponed, but not by a limit; or 'locked'. What runs was claimed
+-- when nothing limited it any more, and its promise is still as far ahead as that of what waits: it
+-- moves back, in case the worker dies.
 create function wakeq.wake_one(event uuid, start timestamptz, is_free boolean, lease interval, grace interval)
 returns text language plpgsql volatile as $$
 declare
@@ -243,6 +245,8 @@ begin
         end if;
         outcome := 'gone';
     elsif asleep.is_away then
+        update wakeq.events_v2 e set notify_at = moment + grace
+         where e.id = event and e.locked_at >= moment - lease and e.notify_at > moment + grace;
         outcome := 'gone';
     elsif is_free or exists (select from wakeq.scheduling_rules)
         and wakeq.is_held_handler(asleep.canvas_id, asleep.module, asleep.name)

@@ -178,6 +178,7 @@ impl Tables {
             if row.notify_at.is_none() || !self.is_free(row) || is_later {
                 // It is parked, runs or was postponed: other things wake it.
                 self.limits.waits.remove(&id);
+                self.promise_run(id);
                 continue;
             }
             // What a rule holds is to be parked, and takes nothing from others.
@@ -198,6 +199,17 @@ impl Tables {
             }
         }
         notifications
+    }
+
+    /// An event that runs and was not claimed through limits has the promise of one that waits,
+    /// which is far ahead: it moves back, in case the worker dies.
+    fn promise_run(&mut self, id: EventId) {
+        let soon = self.now + self.timing.grace;
+        if self.events.get(&id).is_some_and(|row| !self.is_free(row))
+            && let Some(row) = self.events.get_mut(&id)
+        {
+            row.notify_at = row.notify_at.map(|at| at.min(soon));
+        }
     }
 
     /// Puts those back into the line, at its end, that were told to come and have not for long.

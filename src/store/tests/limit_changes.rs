@@ -1,18 +1,27 @@
 //! Limits that are changed, and looks at them; and that whatever happens, what has room is woken.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::crowds::{FEW, MANY};
 use super::limits::{of_key, places};
+use super::unique::HOUR;
 use super::{Table, tester};
 use crate::event::{
-    CanvasId, EventFilter, EventState, HandlerScope, LimitName, NewLimit, Notification, Rate,
+    CanvasId, EventFilter, EventId, EventState, HandlerAddress, HandlerScope, LimitName, NewEvent, NewLimit,
+    Notification, Rate, Timing,
 };
-use crate::store::{ClaimedEvent, LimitedClaim, Renewal};
+use crate::store::{ClaimedEvent, LimitedClaim, Renewal, Store};
 
 fn customer() -> LimitName {
     "customer".parse().unwrap()
+}
+
+/// An event without keys.
+fn known(canvas: CanvasId) -> Arc<NewEvent> {
+    let scope = HandlerScope::worker(canvas, "known").unwrap();
+    Arc::new(NewEvent::new(HandlerAddress { scope, modifier: "_".parse().unwrap() }, "1".into()))
 }
 
 /// What runs goes on when a limit is lowered, and nothing starts until there is room. Another
@@ -119,6 +128,36 @@ async fn what_was_told_to_come_later_obeys_the_rate_that_is_in_force() {
         assert_eq!(table.claim_some(&told[1..]).await.len(), 2);
         assert_eq!(table.claim_some(&others[1..]).await.len(), 0);
         assert_eq!(table.told_to_come().await, [others[1].id]);
+    }
+}
+
+/// A limit is removed, and a repeated notification starts what waited there before anybody has
+/// looked who waits: its promise is not that of an event that waits any longer, in case the worker
+/// dies. On the other canvas the limit stands.
+#[tokio::test]
+async fn what_started_before_it_was_woken_at_a_removed_limit_is_promised_soon() {
+    let (table, canvas_limit) = (Table::new().await, LimitName::of_canvas());
+    let memory = Store::in_memory(Timing::default()).unwrap();
+    for store in [&table.store, &memory] {
+        let mut waiting = Vec::new();
+        for canvas in [MANY, FEW] {
+            store.put_limit(canvas, &canvas_limit, &places(1), &tester()).await.unwrap();
+            let events = [known(canvas), known(canvas)];
+            store.insert(&events).await.unwrap();
+            let told = events.map(|event| Notification::new(event.id, canvas));
+            let claims = store.claim_limited(&told, &super::limits()).await.unwrap().claims;
+            let full = claims.iter().position(|claim| matches!(claim, LimitedClaim::Full(_)));
+            waiting.push(told[full.expect("there is one place")]);
+        }
+        assert!(store.remove_limit(MANY, &canvas_limit, &tester()).await.unwrap());
+        let claimed = store.claim(&waiting, &super::limits()).await.unwrap();
+        assert!(matches!(claimed[..], [Some(_), None]), "{claimed:?}");
+        let limits = [MANY, FEW].map(|canvas| of_key(canvas, "canvas"));
+        assert_eq!(store.wake_waiting(&limits).await.unwrap(), []);
+        let ids: Vec<EventId> = waiting.iter().map(|event| event.id).collect();
+        let loaded = store.load(&ids).await.unwrap().into_iter().flatten();
+        let soon = loaded.map(|event| event.notify_at.is_some_and(|at| at < event.enqueued_at + HOUR / 2));
+        assert_eq!(soon.collect::<Vec<_>>(), [true, false]);
     }
 }
 
