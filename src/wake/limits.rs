@@ -10,9 +10,9 @@ use super::{PAGE_PERIOD, Trouble, WakeError, Waker};
 use crate::event::{CanvasId, HeldLimit, LimitName, Notification};
 use crate::store::LimitsWithRoom;
 
-/// Maximum number of pages of limits that one pass looks at, of up to 10,000 each; the next
-/// continues.
-const PAGES: usize = 20;
+/// Maximum number of pages of limits that one pass looks at, each of up to 10,000, or 100 with
+/// room; the next continues.
+const PAGES: usize = 100;
 /// How long a pass goes on looking at them: meanwhile this process wakes nothing else.
 const LOOK_TIME: Duration = Duration::from_secs(10);
 /// Maximum number of pages of events that one look wakes at the limits of a page; a limit that was

@@ -7,8 +7,9 @@ use uuid::Uuid;
 use crate::event::{CanvasId, EventId, HandlerAddress, HeldLimit, Notification};
 use crate::store::kernel::{Sql, StoreError, address, interval};
 
-/// Maximum number of limits of which the minute's pass learns at once that they have room.
-const ROOM_PAGE: i32 = 500;
+/// Maximum number of limits of which the minute's pass learns at once that they have room. The
+/// statement that then wakes what waits for them locks all of them, and their claims wait for it.
+const ROOM_PAGE: i32 = 100;
 /// Maximum number of limits at which one statement wakes events.
 const LIMITS_MAX: usize = 1000;
 
