@@ -10,14 +10,14 @@ __all__ = ["find"]
 def find() -> str:
     """The path of the binary."""
     name = "pubsub-emulator.exe" if sys.platform == "win32" else "pubsub-emulator"
-    package = os.path.dirname(os.path.abspath(__file__))
-    folders = [
-        # `pip install --target FOLDER`
-        os.path.join(os.path.dirname(package), "bin"),
-        sysconfig.get_path("scripts"),
-        # `pip install --user`
-        sysconfig.get_path("scripts", scheme=sysconfig.get_preferred_scheme("user")),
-    ]
+    packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    user = sysconfig.get_preferred_scheme("user")
+    scripts = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", scheme=user)]
+    if os.path.realpath(packages) == os.path.realpath(sysconfig.get_path("platlib", scheme=user)):
+        # `pip install --user`: another package may have a binary of this name in the first one.
+        scripts.reverse()
+    # `pip install --target FOLDER`
+    folders = [os.path.join(packages, "bin"), *scripts]
     for folder in folders:
         path = os.path.join(folder, name)
         if os.path.isfile(path):
