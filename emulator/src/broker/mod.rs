@@ -60,6 +60,7 @@ pub use inspect::{SubscriptionContents, TopicContents};
 pub use message::Message;
 pub(crate) use overview::Counts;
 pub use overview::{Overview, SchemaOverview, SnapshotOverview, SubscriptionOverview, TopicOverview};
+pub(crate) use publish::Offered;
 pub use push::{PushDelivery, PushFigures, PushResult};
 pub use refusal::{Answer, Reason, Refusal};
 pub(crate) use saved::{Misfit, Saved};

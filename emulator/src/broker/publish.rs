@@ -8,18 +8,60 @@ use super::agenda::Entry;
 use super::changes::Change;
 use super::delivery::Fate;
 use super::names::{self, Kind};
+use super::schemas::{CheckedMessages, SchemaMark, TopicSchema};
 use super::{Answer, Broker, Message, Refusal, Time, limits};
 use crate::proto::pubsub;
+
+/// What became of messages that were to be published.
+pub(crate) enum Offered {
+    Published(pubsub::PublishResponse),
+    /// Nothing: they were not checked against this schema, which is that of the topic now.
+    Unchecked(pubsub::PublishRequest, TopicSchema),
+}
 
 impl Broker {
     /// Publishes messages to all of the topic's subscriptions whose filters admit them.
     pub fn publish(&mut self, now: Time, request: pubsub::PublishRequest) -> Answer<pubsub::PublishResponse> {
+        let marks = match self.topic_schema(&request)? {
+            Some(schema) => schema.check(&request.messages)?.marks,
+            None => Vec::new(),
+        };
+        Ok(self.publish_marked(now, request, marks))
+    }
+
+    /// The same without reading the messages: if the topic has a schema, they are published only if
+    /// they were `checked` against it as it is now.
+    pub(crate) fn publish_checked(
+        &mut self,
+        now: Time,
+        request: pubsub::PublishRequest,
+        checked: Option<&CheckedMessages>,
+    ) -> Answer<Offered> {
+        let marks = match (self.topic_schema(&request)?, checked) {
+            (None, _) => Vec::new(),
+            (Some(schema), Some(checked)) if checked.schema.is_same(&schema) => checked.marks.clone(),
+            (Some(schema), Some(_) | None) => return Ok(Offered::Unchecked(request, schema)),
+        };
+        Ok(Offered::Published(self.publish_marked(now, request, marks)))
+    }
+
+    /// The schema of the topic of an acceptable request, if it has one.
+    fn topic_schema(&self, request: &pubsub::PublishRequest) -> Answer<Option<TopicSchema>> {
         names::check(Kind::Topic, "topic", &request.topic)?;
-        check(&request)?;
+        check(request)?;
         if !self.topics.contains_key(request.topic.as_str()) {
             return Err(Refusal::not_found(&request.topic));
         }
-        let mut marks = self.schema_marks(&request.topic, &request.messages)?.into_iter();
+        self.schema_of(&request.topic)
+    }
+
+    fn publish_marked(
+        &mut self,
+        now: Time,
+        request: pubsub::PublishRequest,
+        marks: Vec<Arc<SchemaMark>>,
+    ) -> pubsub::PublishResponse {
+        let mut marks = marks.into_iter();
         let messages: Vec<Message> = request
             .messages
             .into_iter()
@@ -34,7 +76,7 @@ impl Broker {
             .collect();
         let message_ids = messages.iter().map(|message| message.id.to_string()).collect();
         self.fan_out(now, &request.topic, messages);
-        Ok(pubsub::PublishResponse { message_ids })
+        pubsub::PublishResponse { message_ids }
     }
 
     /// Distributes messages to a topic's retention, snapshots and subscriptions. Drops them if the

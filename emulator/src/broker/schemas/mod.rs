@@ -29,7 +29,7 @@ use mark::{Deleted, Marks};
 
 pub use mark::SchemaMark;
 pub(super) use saved::SavedSchema;
-pub(crate) use topic::RevisionRange;
+pub(crate) use topic::{CheckedMessages, RevisionRange, TopicSchema};
 
 /// The schema of a topic whose schema was deleted.
 const DELETED_SCHEMA: &str = "_deleted-schema_";

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use tonic::Code;
 
+use super::definition::Definition;
 use super::revisions::no_revision;
 use super::validation::misfit;
 use super::{DELETED_SCHEMA, Schema, SchemaMark};
-use crate::broker::{Answer, Broker, Refusal, limits};
+use crate::broker::{Answer, Broker, Name, Refusal, limits};
 use crate::proto::pubsub::{Encoding, PubsubMessage, SchemaSettings};
 
 /// The numbers of the first and the last revision that a topic takes, and no bound where there is
@@ -23,6 +24,27 @@ impl RevisionRange {
     fn holds(self, number: u64) -> bool {
         self.first.is_none_or(|first| first <= number) && self.last.is_none_or(|last| number <= last)
     }
+}
+
+/// What the messages of a topic have to fit: its schema as it was at one time. It needs no broker,
+/// so that messages can be read while that is not locked.
+pub(crate) struct TopicSchema {
+    name: Name,
+    encoding: Encoding,
+    /// Those that the topic takes, the latest first.
+    revisions: Vec<TopicRevision>,
+}
+
+struct TopicRevision {
+    definition: Arc<Definition>,
+    mark: Arc<SchemaMark>,
+}
+
+/// Messages that fit a schema.
+pub(crate) struct CheckedMessages {
+    pub(in crate::broker) schema: TopicSchema,
+    /// Of each message in its order.
+    pub(in crate::broker) marks: Vec<Arc<SchemaMark>>,
 }
 
 impl Broker {
@@ -50,23 +72,17 @@ impl Broker {
         Ok(RevisionRange { first, last })
     }
 
-    /// The marks of messages that a topic is to take, each of which fits a revision; none if the
-    /// topic has no schema.
-    pub(in crate::broker) fn schema_marks(
-        &self,
-        topic: &str,
-        messages: &[PubsubMessage],
-    ) -> Answer<Vec<Arc<SchemaMark>>> {
-        let Some(topic) = self.topics.get(topic) else { return Ok(Vec::new()) };
-        let Some(settings) = &topic.config.schema_settings else { return Ok(Vec::new()) };
+    /// The schema of a topic as it is now, if it has one.
+    pub(in crate::broker) fn schema_of(&self, topic: &str) -> Answer<Option<TopicSchema>> {
+        let Some(topic) = self.topics.get(topic) else { return Ok(None) };
+        let Some(settings) = &topic.config.schema_settings else { return Ok(None) };
         let Some(schema) = self.schemas.get(settings.schema.as_str()) else {
             return Err(Refusal::new(
                 Code::FailedPrecondition,
                 format!("The schema of the topic was deleted (schema={}).", settings.schema),
             ));
         };
-        let (range, encoding) = (topic.revisions, settings.encoding());
-        messages.iter().map(|message| schema.fitting(range, encoding, &message.data)).collect()
+        Ok(Some(schema.of_topic(topic.revisions, settings.encoding())))
     }
 
     /// Marks the topics of a deleted schema.
@@ -96,12 +112,38 @@ impl Schema {
         }
     }
 
-    /// The mark of the latest revision in the range that a message fits.
-    fn fitting(&self, range: RevisionRange, encoding: Encoding, data: &[u8]) -> Answer<Arc<SchemaMark>> {
+    fn of_topic(&self, range: RevisionRange, encoding: Encoding) -> TopicSchema {
+        let revisions = self.revisions.iter().rev().filter(|revision| range.holds(revision.number));
+        let revisions = revisions.map(|revision| TopicRevision {
+            definition: Arc::clone(&revision.definition),
+            mark: revision.marks.of(encoding),
+        });
+        TopicSchema { name: self.name.clone(), encoding, revisions: revisions.collect() }
+    }
+}
+
+impl TopicSchema {
+    /// Reads messages. Each has to fit a revision.
+    pub(crate) fn check(self, messages: &[PubsubMessage]) -> Answer<CheckedMessages> {
+        let marks = messages.iter().map(|message| self.fitting(&message.data)).collect::<Answer<_>>()?;
+        Ok(CheckedMessages { schema: self, marks })
+    }
+
+    /// Whether messages fit the one as they do the other: each mark is that of one revision in one
+    /// encoding.
+    pub(in crate::broker) fn is_same(&self, other: &Self) -> bool {
+        let marks = |schema: &Self| -> Vec<*const SchemaMark> {
+            schema.revisions.iter().map(|revision| Arc::as_ptr(&revision.mark)).collect()
+        };
+        marks(self) == marks(other)
+    }
+
+    /// The mark of the latest revision that a message fits.
+    fn fitting(&self, data: &[u8]) -> Answer<Arc<SchemaMark>> {
         let mut refusal = None;
-        for revision in self.revisions.iter().rev().filter(|revision| range.holds(revision.number)) {
-            match revision.definition.check(encoding, data) {
-                Ok(()) => return Ok(revision.marks.of(encoding)),
+        for revision in &self.revisions {
+            match revision.definition.check(self.encoding, data) {
+                Ok(()) => return Ok(Arc::clone(&revision.mark)),
                 Err(why) => refusal = Some((revision, why)),
             }
         }
@@ -118,8 +160,8 @@ impl Schema {
         let words = format!(
             "Could not validate message with any schema revision for schema: {}, last checked revision: \
              revision_id={} failed with status: {why}.",
-            self.name, revision.id
+            self.name, revision.mark.revision
         );
-        Err(misfit(&revision.definition, encoding, "revisionInfo", words))
+        Err(misfit(&revision.definition, self.encoding, "revisionInfo", words))
     }
 }

@@ -1,6 +1,8 @@
 //! Schemas, their revisions, and the topics that validate with them.
 
 use super::*;
+use crate::broker::Offered;
+use crate::broker::schemas::CheckedMessages;
 use crate::proto::pubsub::schema::Type;
 use crate::proto::pubsub::validate_message_request::SchemaSpec;
 use crate::proto::pubsub::{Encoding, Schema, SchemaSettings, SchemaView, Topic, ValidateMessageRequest};
@@ -312,6 +314,40 @@ fn a_deletion_shows_in_topics_and_messages() {
     assert_eq!(code(world.send(LIKE_ONE)), Code::FailedPrecondition);
     world.create_schema("order", avro(ONE)).unwrap();
     assert_eq!(code(world.send(LIKE_ONE)), Code::FailedPrecondition, "the new one is another");
+}
+
+/// They are read again if what they have to fit has changed meanwhile.
+#[test]
+fn messages_are_taken_only_by_the_schema_that_they_were_checked_against() {
+    let mut world = World::new();
+    let one = world.create_schema("order", avro(ONE)).unwrap().revision_id;
+    world.schema_topic(settings(Encoding::Json, "", "")).unwrap();
+    world.subscribe(subscription());
+    let request = || pubsub::PublishRequest { topic: TOPIC.to_owned(), messages: vec![message(LIKE_ONE)] };
+    let unchecked = |world: &mut World, checked: Option<&CheckedMessages>| {
+        let offered = world.broker.publish_checked(world.now, request(), checked).unwrap();
+        let Offered::Unchecked(given_back, schema) = offered else {
+            panic!("it was not checked against the schema as it is")
+        };
+        assert_eq!(given_back, request());
+        schema.check(&given_back.messages).unwrap()
+    };
+    let mut checked = unchecked(&mut world, None);
+    let two = world.commit(TWO).unwrap().revision_id;
+    checked = unchecked(&mut world, Some(&checked));
+    world.delete_revision(&format!("{SCHEMA}@{two}")).unwrap();
+    checked = unchecked(&mut world, Some(&checked));
+    world.commit(TWO).unwrap();
+    world.update_schema(settings(Encoding::Json, &one, &one), &["schema_settings"]).unwrap();
+    let published = world.broker.publish_checked(world.now, request(), Some(&checked));
+    assert!(matches!(published, Ok(Offered::Published(_))), "it takes the same revision as before");
+    assert_eq!(world.marks(), marks(SCHEMA, "JSON", &one));
+    world.update_schema(settings(Encoding::Binary, "", ""), &["schema_settings"]).unwrap();
+    let published = world.broker.publish_checked(world.now, request(), Some(&checked));
+    assert!(matches!(published, Ok(Offered::Unchecked(..))), "in the other encoding");
+    world.delete_schema(SCHEMA).unwrap();
+    let published = world.broker.publish_checked(world.now, request(), Some(&checked));
+    assert!(matches!(published, Err(refusal) if refusal.code == Code::FailedPrecondition));
 }
 
 #[test]

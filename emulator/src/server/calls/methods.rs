@@ -2,11 +2,11 @@
 //! that carries it out.
 //!
 //! One list generates both the gRPC services and the methods that REST calls by name, so that
-//! neither can lack one.
+//! neither can lack one. What takes more than one turn of the broker is not in it: a publish, and
+//! pulls.
 
 use crate::proto::protobuf::Empty;
 use serde_json::Value;
-use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::Calls;
@@ -32,14 +32,8 @@ macro_rules! service {
         impl $trait for Calls {
             $(
                 async fn $method(&self, request: Request<$request>) -> Result<Response<$response>, Status> {
-                    let published = published($rpc, &request);
                     let request = request.into_inner();
-                    let answer = self.call(Method::named($rpc), |broker, now| {
-                        if let Some(published) = published {
-                            published.note(Instant::now());
-                        }
-                        $work(broker, now, request)
-                    });
+                    let answer = self.call(Method::named($rpc), |broker, now| $work(broker, now, request));
                     answer.await.map(Response::new).map_err(grpc::status)
                 }
             )*
@@ -60,7 +54,6 @@ macro_rules! service {
 service! { Publisher, publisher_json:
     "CreateTopic" create_topic(Topic) -> Topic = Broker::create_topic;
     "UpdateTopic" update_topic(UpdateTopicRequest) -> Topic = Broker::update_topic;
-    "Publish" publish(PublishRequest) -> PublishResponse = Broker::publish;
     "GetTopic" get_topic(GetTopicRequest) -> Topic = Broker::get_topic;
     "ListTopics" list_topics(ListTopicsRequest) -> ListTopicsResponse = Broker::list_topics;
     "ListTopicSubscriptions" list_topic_subscriptions(ListTopicSubscriptionsRequest)
@@ -70,7 +63,16 @@ service! { Publisher, publisher_json:
     "DeleteTopic" delete_topic(DeleteTopicRequest) -> Empty = empty(Broker::delete_topic);
     "DetachSubscription" detach_subscription(DetachSubscriptionRequest)
         -> DetachSubscriptionResponse = Broker::detach_subscription;
-    {}
+    {
+        async fn publish(
+            &self,
+            request: Request<PublishRequest>,
+        ) -> Result<Response<PublishResponse>, Status> {
+            let noted = request.extensions().get::<LastPublish>().cloned();
+            let answer = self.publish_noted(request.into_inner(), noted);
+            answer.await.map(Response::new).map_err(grpc::status)
+        }
+    }
 }
 
 service! { Subscriber, subscriber_json:
@@ -133,12 +135,6 @@ service! { SchemaService, schema_json:
     "ValidateMessage" validate_message(ValidateMessageRequest)
         -> ValidateMessageResponse = Broker::validate_message;
     {}
-}
-
-/// Where a publish over this request's connection is noted; `None` for other methods.
-fn published<T>(rpc: &str, request: &Request<T>) -> Option<LastPublish> {
-    let publishes = request.extensions().get::<LastPublish>();
-    publishes.filter(|_| rpc == "Publish").cloned()
 }
 
 /// Methods without a result answer with an empty message.

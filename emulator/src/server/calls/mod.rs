@@ -3,6 +3,7 @@
 //! It knows nothing of HTTP, and nothing of what a method does: that is the broker's.
 
 mod methods;
+mod publish;
 mod pull;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ impl Calls {
     /// with a request in JSON.
     pub(super) async fn json(&self, method: &str, request: Value) -> Answer<Value> {
         let answer = match method.split_once('/') {
+            Some(("google.pubsub.v1.Publisher", "Publish")) => Some(self.publish_json(request).await),
             Some(("google.pubsub.v1.Publisher", rpc)) => self.publisher_json(rpc, request).await,
             Some(("google.pubsub.v1.Subscriber", rpc)) => self.subscriber_json(rpc, request).await,
             Some(("google.iam.v1.IAMPolicy", rpc)) => self.policy_json(rpc, request).await,
