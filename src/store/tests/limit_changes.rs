@@ -135,7 +135,7 @@ async fn what_was_told_to_come_later_obeys_the_rate_that_is_in_force() {
 /// looked who waits: its promise is not that of an event that waits any longer, in case the worker
 /// dies. On the other canvas the limit stands.
 #[tokio::test]
-async fn what_started_before_it_was_woken_at_a_removed_limit_is_promised_soon() {
+async fn a_run_that_was_not_woken_at_a_removed_limit_is_promised_soon() {
     let (table, canvas_limit) = (Table::new().await, LimitName::of_canvas());
     let memory = Store::in_memory(Timing::default()).unwrap();
     for store in [&table.store, &memory] {
