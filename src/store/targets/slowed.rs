@@ -37,7 +37,7 @@ impl Store {
             addresses.iter().map(|address| part(address).to_owned()).collect()
         };
         let query = sqlx::query!(
-            r#"select t.module::text as "module!", t.name::text as "name!", t.modifier::text as "modifier!",
+            r#"select s.module as "module!", s.name as "name!", s.modifier as "modifier!",
                       round(sum(s.per_second)::numeric, 2)::double precision as "per_second!",
                       max(live.seen_at + s.held_s * interval '1 second')
                           filter (where live.seen_at + s.held_s * interval '1 second' > now()) as until
@@ -49,11 +49,12 @@ impl Store {
                                  per_second double precision, held_s double precision)
                  join unnest($4::text[], $5::text[], $6::text[]) as wanted (module, name, modifier)
                    on (wanted.module, wanted.name, wanted.modifier) = (s.module, s.name, s.modifier)
-                 join wakeq.http_targets t
-                   on t.canvas_id = $1 and (t.module, t.name, t.modifier) = (s.module, s.name, s.modifier)
-                  and t.revision = s.revision
+                cross join lateral (
+                      select from wakeq.http_targets t
+                       where t.canvas_id = $1 and t.module = s.module and t.name = s.name and t.modifier = s.modifier
+                         and t.revision = s.revision offset 0) as registered
                 where s.canvas = $1
-                group by t.module, t.name, t.modifier"#,
+                group by s.module, s.name, s.modifier"#,
             canvas.0,
             interval(self.lost_after()),
             WORKERS_MAX,

@@ -189,7 +189,7 @@ const UNSEEN: [Unseen; 123] = [
     ),
     (
         "src/store/events/claims.rs",
-        "o.canvas_id = any (case",
+        "o.canvas_id = any (",
         WithoutEffect("with limits of others, each event is looked up on its canvas: it saves that"),
     ),
     // Of closing a batch. Cancelling one has the same line, which is noticed.

@@ -70,7 +70,10 @@ impl Store {
                       array(select d.id from unnest(e.follow_ups) as f (id) cross join lateral (
                                 select d.id from wakeq.dead_events d
                                  where d.canvas_id = e.canvas_id and d.id = f.id offset 0) as d) as "dead!"
-                 from (select event_id from wakeq.entity_events where canvas_id = $1 and event_id = $2 and link_id > $4
+                 from (select event_id from (
+                              select event_id, link_id from wakeq.entity_events
+                               where canvas_id = $1 and event_id = $2 offset 0) as named
+                        where link_id > $4
                         union all
                        (select event_id from wakeq.entity_events
                          where canvas_id = $1 and correlation_id = $2 and event_id <> $2 and link_id > $4
