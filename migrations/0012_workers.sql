@@ -28,9 +28,9 @@ create table wakeq.workers (
     running       integer not null default 0 check (running >= 0),
     runs          jsonb not null default '[]' check (
         jsonb_typeof(runs) = 'array' and jsonb_array_length(runs) <= 100 and octet_length(runs::text) <= 65536),
-    -- The targets that it slows down because they have no capacity: of each the canvas, the address,
-    -- the revision, how many events it gets per second, and for how many seconds it gets none. Null
-    -- if there is none.
+    -- The targets that it slows down because they have no capacity: of each the canvas, the
+    -- address, the revision, how many events it gets per second, and for how many seconds it gets
+    -- none. Null if there is none.
     slowed        jsonb check (
         jsonb_typeof(slowed) = 'array' and jsonb_array_length(slowed) between 1 and 100
         and octet_length(slowed::text) <= 65536),

@@ -22,9 +22,9 @@ pub struct SlowedTarget {
 impl Eq for SlowedTarget {}
 
 impl Store {
-    /// Those of these targets of a canvas that workers slow down. What workers say is up to a minute
-    /// old, and that of one which was not seen lately does not count. Nor does what a target did
-    /// before it was registered again.
+    /// Those of these targets of a canvas that workers slow down. What workers say is up to a
+    /// minute old, and that of one which was not seen lately does not count. Nor does what a target
+    /// did before it was registered again.
     pub(super) async fn slowed_targets(
         &self,
         canvas: CanvasId,

@@ -84,7 +84,9 @@ async fn says_when_it_starts(kit: TestKit) {
         kit.advance(left - MINUTE / 2).await.unwrap();
         assert_eq!(kit.drain().await.unwrap().attempts(), 0, "{id} does not start before its time");
         kit.advance(MINUTE / 2).await.unwrap();
-        assert_eq!(ran(&kit.drain().await.unwrap()), [*id]);
+        // The one before it ran milliseconds after its time on a clock that runs by itself, and
+        // starts are a minute apart.
+        assert_eq!(ran(&kit.drain_for(Duration::from_secs(1)).await.unwrap()), [*id]);
     }
 }
 
