@@ -243,6 +243,14 @@ create index subscriptions_node on wakeq.subscriptions (node_id, subscriber_id);
 -- statements about an event out (0001).
 create index entity_events_correlation on wakeq.entity_events (canvas_id, correlation_id, link_id)
     where correlation_id is not null;
+-- The ids of a correlation's other events after a link. No statistics make it read the canvas.
+create function wakeq.correlated_events(canvas uuid, correlation uuid, after_link bigint, most bigint)
+returns setof uuid
+language sql stable set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+    select event_id from wakeq.entity_events
+     where canvas_id = canvas and correlation_id = correlation and event_id <> correlation and link_id > after_link
+     order by link_id limit most
+$$;
 -- What is old enough to be forgotten; an event that has not ended never is.
 create index entity_events_ended on wakeq.entity_events (coalesce(held_at, ended_at)) where ended_at is not null;
 -- What was sent and is not processed yet: counted for a canvas, and what expires.

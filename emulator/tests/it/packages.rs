@@ -1,6 +1,8 @@
 //! The packages for npm and PyPI: packed from this binary, installed in an empty folder, and
 //! started as people start them. Nothing here asks another host.
 
+#![allow(clippy::print_stdout, reason = "what is skipped, and why")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;

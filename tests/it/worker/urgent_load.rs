@@ -87,7 +87,7 @@ async fn leaves_others_their_share(stage: &Stage) {
         Ok((event.address.scope.canvas, event.address.scope.name.as_str() == "flood"))
     });
     let usual = |number: usize| {
-        let canvas = if number % 2 == 0 { CanvasId::DEFAULT } else { OTHER };
+        let canvas = if number.is_multiple_of(2) { CanvasId::DEFAULT } else { OTHER };
         Event::new("usual", &number).unwrap().canvas(canvas)
     };
     emit(stage, count, usual).await;

@@ -200,7 +200,7 @@ fn revisions_are_committed_rolled_back_listed_and_deleted() {
         page.schemas.iter().map(|schema| schema.revision_id.clone()).collect()
     };
     assert_eq!(ids(&first), [three.revision_id.clone(), two.clone()]);
-    assert_eq!(ids(&world.revisions(2, &first.next_page_token)), [one.clone()]);
+    assert_eq!(ids(&world.revisions(2, &first.next_page_token)), std::slice::from_ref(&one));
 
     assert_eq!(code(world.delete_revision(SCHEMA)), Code::InvalidArgument);
     assert_eq!(code(world.delete_revision(&format!("{SCHEMA}@00000000"))), Code::NotFound);

@@ -75,9 +75,7 @@ impl Store {
                                where canvas_id = $1 and event_id = $2 offset 0) as named
                         where link_id > $4
                         union all
-                       (select event_id from wakeq.entity_events
-                         where canvas_id = $1 and correlation_id = $2 and event_id <> $2 and link_id > $4
-                         order by link_id limit $3)) as found
+                       select event_id from wakeq.correlated_events($1, $2, $4, $3) as other (event_id)) as found
                 cross join lateral (
                       select * from wakeq.entity_events e where e.canvas_id = $1 and e.event_id = found.event_id offset 0) as e
                 order by e.link_id limit $3"#,
