@@ -21,7 +21,15 @@ def leased(wakeq: Client, name: str, options: EventOptions, count: int = 1) -> l
     new: NewEvent = {"name": name, "options": options}
     emitted = {one["id"] for one in wakeq.emit_all([new] * count)}
     path = {"module": "WORKER", "name": name}
-    events: list[LeasedEvent] = wakeq.request("POST", LEASES, path=path, body={"max": 10, "lease_s": 60})["events"]
+    events: list[LeasedEvent] = []
+
+    # A lease passes over what the service holds locked at that moment: the next one has it.
+    def all_leased() -> bool | None:
+        lease = wakeq.request("POST", LEASES, path=path, body={"max": 10, "lease_s": 60})
+        events.extend(lease["events"])
+        return True if len(events) >= count else None
+
+    until(all_leased)
     assert {event["id"] for event in events} == emitted, events
     return events
 

@@ -20,7 +20,14 @@ async function leased(wakeq, name, options, count = 1) {
   const emitted = await wakeq.emitAll(Array.from({ length: count }, () => ({ name, options })));
   const path = { module: "WORKER", name };
   const sent = { path, body: { max: 10, lease_s: 60 } };
-  const { events } = await wakeq.request("POST", "/v1/canvases/{canvas}/handlers/{module}/{name}/leases", sent);
+  /** @type {{ id: string, lease: string }[]} */
+  const found = [];
+  // A lease passes over what the service holds locked at that moment: the next one has it.
+  const events = await until(async () => {
+    const lease = await wakeq.request("POST", "/v1/canvases/{canvas}/handlers/{module}/{name}/leases", sent);
+    found.push(...lease.events);
+    return found.length < count ? undefined : found;
+  });
   assert.deepEqual(events.map(({ id }) => id).sort(), emitted.map(({ id }) => id).sort());
   return events.map(({ id, lease }) => ({
     id,
