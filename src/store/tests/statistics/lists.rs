@@ -87,10 +87,10 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("insert into wakeq.entity_events (canvas_id, event_id, correlation_id", CHECKED),
 ];
 
-const CHECKED: &str = "it writes rows of keys alone, and its table's checks refuse values that are made up";
+const CHECKED: &str = "it refuses all values that this test makes up";
 
 /// Texts for statements that refuse the usual ones: states, kinds and causes, which are names as
-/// well, and what is no name.
+/// well, and texts that are not names.
 pub(super) const OTHER_WORDS: [&str; 14] = [
     "retries",
     "pause",
