@@ -204,9 +204,10 @@ async fn check(table: &Table) {
     let batches = [ids("queue is null").await, ids("queue = 'q'").await];
     let mut statements: Vec<String> = statements().into_iter().filter(|text| is_looked_at(text)).collect();
     assert!(statements.len() > 130, "{} statements", statements.len());
-    // What reads whole tables may also write them, which the others would notice.
+    // What was rolled back leaves entries in the indexes, which later statements read as well.
     let starts = WHOLE.map(|(start, ..)| start);
-    statements.sort_by_key(|text| starts.iter().any(|start| in_one_line(text).starts_with(start)));
+    let is_whole = |text: &str| starts.iter().any(|start| in_one_line(text).starts_with(start));
+    statements.sort_by_cached_key(|text| (is_whole(text), is_write(text), text.clone()));
     let measured = Cell::new(0);
     look_at(table, statements, (GENERIC, ""), async |session, statement| {
         let begins = |start: &str| statement.text.starts_with(start);
@@ -273,6 +274,10 @@ async fn look_at(
 
 fn in_one_line(statement: &str) -> String {
     statement.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn is_write(statement: &str) -> bool {
+    ["insert into wakeq.", "update wakeq.", "delete from wakeq."].iter().any(|verb| statement.contains(verb))
 }
 
 /// Whether it is about events, or about another table that a canvas fills.

@@ -126,9 +126,10 @@ async fn an_event_says_whether_its_worker_is_still_there() {
     let states: Vec<_> = stage.workers().await.iter().map(|worker| worker.state).collect();
     assert!(states.contains(&WorkerState::Lost) && states.contains(&WorkerState::Working), "{states:?}");
     assert_eq!(process().await.unwrap().state, WorkerState::Working, "the one that was seen last");
+    heir.stop().await;
+    assert_eq!(process().await.unwrap().state, WorkerState::Lost, "the killed one is left");
     stage.execute("delete from wakeq.workers").await;
     assert_eq!(process().await, None);
-    heir.stop().await;
 }
 
 async fn push_runner(stage: &Stage, handlers: Handlers) -> PushRunner {
