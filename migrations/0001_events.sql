@@ -65,14 +65,14 @@ create table wakeq.events_v2 (
     starts_at   timestamptz,
     -- When its latest lease by a program began (0020), from which its attempt is measured.
     leased_at   timestamptz,
-    constraint events_v2_counts check (retries >= 0 and probes >= 0 and losses between 0 and claims),
+    -- Every statement that inserts or updates parses these anew, in a time that goes by how long
+    -- they are: nearly half of what one event costs before its commit (docs/adr/0106).
+    constraint events_v2_counts check (least(retries, probes, losses) >= 0 and losses <= claims),
     -- No infinity, and nothing that clients cannot represent: such an event would never run, and
-    -- could break a program that reads it.
+    -- could break a program that reads it. Those that are null don't count.
     constraint events_v2_moments check (
-        delay_until >= '0001-01-01Z' and delay_until < '10000-01-01Z'
-        and enqueued_at >= '0001-01-01Z' and enqueued_at < '10000-01-01Z'
-        and notify_at >= '0001-01-01Z' and notify_at < '10000-01-01Z'
-        and postponed_since >= '0001-01-01Z' and postponed_since < '10000-01-01Z'),
+        least(delay_until, enqueued_at, notify_at, postponed_since) >= '0001-01-01Z'
+        and greatest(delay_until, enqueued_at, notify_at, postponed_since) < '10000-01-01Z'),
     constraint events_v2_locked_by_a_claim check (locked_at is null or claims > 0),
     constraint events_v2_worker_of_a_claim check (worker is null or locked_at is not null)
 ) with (
