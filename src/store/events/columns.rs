@@ -41,6 +41,23 @@ impl<'a> EventColumns<'a> {
         columns
     }
 
+    /// Leaves out the times if all events are due at once, and the traces if there are none. If all
+    /// have the same trace, it is there once. Postgres then reads, unnests and checks that much less.
+    /// Only for a statement that takes the default for what is not there.
+    pub(super) fn shortened(mut self) -> Self {
+        if self.moments.iter().all(Option::is_none) {
+            self.moments.clear();
+        }
+        if self.delays_s.iter().all(|delay_s| *delay_s == 0.0) {
+            self.delays_s.clear();
+        }
+        if self.traces.windows(2).all(|pair| pair[0] == pair[1]) {
+            self.traces.truncate(1);
+            self.traces.retain(Option::is_some);
+        }
+        self
+    }
+
     /// Adds a handler.
     fn handler(&mut self, address: &'a HandlerAddress) -> i32 {
         self.canvases.push(address.scope.canvas.0);

@@ -117,14 +117,15 @@ async fn write_one(
     Ok(due_soon.map(|due_soon| [(1, (due_soon, None))].into()))
 }
 
-/// Inserts events while no queue is registered.
+/// Inserts events while no queue is registered. The columns are unnested for each row of the
+/// registry, not joined with it: a join would store all of them once more.
 async fn write_uncopied(
     connection: &mut PgConnection,
     events: &[&NewEvent],
     registered: &QueueRegistry,
     emission: Emission<'_>,
 ) -> WriteAnswer {
-    let new = EventColumns::of(events.iter().copied());
+    let new = EventColumns::of(events.iter().copied()).shortened();
     let inserted = query_rows!(
         new,
         emission,
@@ -135,12 +136,15 @@ async fn write_uncopied(
                    (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
                select new.id, ($3::uuid[])[handler], (select $4::text[]::wakeq.name[])[handler],
                       (select $5::text[]::wakeq.name[])[handler], (select $6::text[]::wakeq.name[])[handler],
-                      new.value, due.at, wakeq.wake_at(due.at, statement_timestamp(), $11, $12), new.traceparent
-                 from registry,
-                      (select unnest($1::uuid[]) as id, unnest($2::integer[]) as handler, unnest($7::text[]) as value,
+                      new.value, due.at, wakeq.wake_at(due.at, statement_timestamp(), $11, $12),
+                      case when new.traceparent is null
+                           then (select ($10::text[])[1]::wakeq.traceparent where cardinality($10::text[]) = 1)
+                           else new.traceparent::wakeq.traceparent end
+                 from (select unnest($1::uuid[]) as id, unnest($2::integer[]) as handler, unnest($7::text[]) as value,
                               unnest($8::timestamptz[]) as moment, unnest($9::float8[]) as delay_s,
-                              unnest($10::text[]) as traceparent) as new,
-                      lateral (select coalesce(new.moment, now() + new.delay_s * interval '1 second')) as due (at)
+                              unnest($10::text[]) as traceparent
+                         from registry) as new,
+                      lateral (select coalesce(new.moment, now() + new.delay_s * interval '1 second', now())) as due (at)
            )
            select now() as "now!", clock_timestamp() + $11 as "horizon!" from registry"#,
         registered.version,

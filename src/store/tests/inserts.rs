@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Table, scope};
-use crate::event::{CanvasId, Cause, Due, EventId, HandlerAddress, NewEvent, Timestamp};
+use crate::event::{
+    CanvasId, Cause, Due, EventId, HandlerAddress, Metadata, NewEvent, Timestamp, Traceparent,
+};
 use crate::store::{Coalescer, InsertOutcome, StoreConfig};
 
 const NEW: InsertOutcome =
@@ -44,6 +46,55 @@ async fn promises_are_made_by_one_rule() {
                     when delay_until > enqueued_at then notify_at = delay_until + interval '30 s'
                     else notify_at between enqueued_at + interval '30 s' and enqueued_at + interval '40 s' end)
            from wakeq.events_v2").await);
+}
+
+/// What all events of a statement have alike is sent once or not at all. The rows are the same.
+#[tokio::test]
+async fn each_event_of_a_statement_has_its_own_due_time_and_trace() {
+    let table = Table::new().await;
+    let later = Due::After(Duration::from_secs(60));
+    let past = Due::At(Timestamp::from_timestamp_millis(0).unwrap());
+    let (one, other) = (Some(Traceparent::root()), Some(Traceparent::root()));
+    let traces = [
+        [None, None, None],
+        [one.clone(), one.clone(), one.clone()],
+        [one.clone(), None, None],
+        [None, other.clone(), None],
+        [one.clone(), other, one],
+    ];
+    for dues in [[Due::Now; 3], [later; 3], [past; 3], [Due::Now, later, Due::Now], [past, Due::Now, later]] {
+        for traces in &traces {
+            has_rows_of_its_own(&table, dues, traces).await;
+        }
+    }
+}
+
+async fn has_rows_of_its_own(table: &Table, dues: [Due; 3], traces: &[Option<Traceparent>; 3]) {
+    let new = |(due, traceparent): (Due, &Option<Traceparent>)| {
+        let metadata = Metadata { traceparent: traceparent.clone() };
+        Arc::new(NewEvent { metadata, ..event(due) })
+    };
+    let events: Vec<_> = dues.into_iter().zip(traces).map(new).collect();
+    assert_eq!(table.store.insert(&events).await.unwrap(), vec![NEW; 3]);
+    let row = |event: &Arc<NewEvent>| {
+        let waits_s = match event.due {
+            Due::Now => Some(0.0),
+            Due::After(delay) => Some(delay.as_secs_f64()),
+            Due::At(_) => None,
+        };
+        (waits_s, event.metadata.traceparent.as_ref().map(ToString::to_string))
+    };
+    let expected: Vec<(Option<f64>, Option<String>)> = events.iter().map(row).collect();
+    let rows: Vec<(Option<f64>, Option<String>)> = sqlx::query_as(
+        "select case when delay_until > 'epoch' then extract(epoch from delay_until - enqueued_at)::float8 end,
+                traceparent::text
+           from wakeq.events_v2 where id = any ($1) order by array_position($1, id)",
+    )
+    .bind(events.iter().map(|event| event.id.0).collect::<Vec<_>>())
+    .fetch_all(&table.pool)
+    .await
+    .unwrap();
+    assert_eq!(rows, expected);
 }
 
 /// A chosen id makes one event: while it waits, after it completed, and again once the id is
