@@ -41,9 +41,9 @@ impl<'a> EventColumns<'a> {
         columns
     }
 
-    /// Leaves out the times if all events are due at once, and the traces if there are none. If all
-    /// have the same trace, it is there once. Postgres then reads, unnests and checks that much less.
-    /// Only for a statement that takes the default for what is not there.
+    /// Leaves out the times if all events are due at once, and the traces if there are none. If
+    /// all have the same trace, it is there once. Postgres then reads, unnests and checks that much
+    /// less. Only for a statement that takes the default for what is not there.
     pub(super) fn shortened(mut self) -> Self {
         if self.moments.iter().all(Option::is_none) {
             self.moments.clear();
