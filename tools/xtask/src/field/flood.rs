@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::deployment::{NIL, OTHER, Site};
 use super::receiver::{Receiver, SLOW};
-use super::{at_most, figure, until};
+use super::{at_most, figure, slowest_start, until};
 
 const FLOOD: &str = "select count(e.event_id) from generate_series(1, 200000) as number,
                             lateral wakeq.emit('slow', number::text) as e";
@@ -23,16 +23,7 @@ pub(super) async fn run(site: &Site) -> Result<()> {
     figure("events of one statement", format!("{emitted} in {:.0?}", began.elapsed()));
     let runs = until(Duration::from_secs(300), async || Ok(!receiver.taken("slow").is_empty())).await?;
     ensure!(runs, "no event of the flood has started within 300 s");
-    let mut worst = Duration::ZERO;
-    for already in 0..OTHERS {
-        let began = Instant::now();
-        server.emit(OTHER, "ok", 1).await?;
-        let started =
-            until(Duration::from_secs(300), async || Ok(receiver.taken("ok").len() > already)).await?;
-        ensure!(started, "after {already} events of the other canvas none started within 300 s");
-        worst = worst.max(began.elapsed());
-        tokio::time::sleep(Duration::from_secs(2)).await;
-    }
+    let worst = slowest_start(&server, &receiver, OTHERS).await?;
     let bound = SLOW.as_secs_f64() + 1.0;
     at_most("seconds until an event of the other canvas had started", worst.as_secs_f64(), bound)
 }

@@ -25,11 +25,12 @@ mod urgent;
 use std::fmt::Display;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::deployment::Site;
+use self::deployment::{OTHER, Server, Site};
+use self::receiver::Receiver;
 use crate::{cargo, succeed};
 
 type Running<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
@@ -139,6 +140,22 @@ async fn until(limit: Duration, mut ask: impl AsyncFnMut() -> Result<bool>) -> R
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(true)
+}
+
+/// Emits so many events of the other canvas for `ok`, one after the other, and returns how long the
+/// slowest of them waited for its start.
+async fn slowest_start(server: &Server, receiver: &Receiver, count: usize) -> Result<Duration> {
+    let mut worst = Duration::ZERO;
+    for already in 0..count {
+        let began = Instant::now();
+        server.emit(OTHER, "ok", 1).await?;
+        let started =
+            until(Duration::from_secs(300), async || Ok(receiver.taken("ok").len() > already)).await?;
+        ensure!(started, "after {already} events of the other canvas none started within 300 s");
+        worst = worst.max(began.elapsed());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    Ok(worst)
 }
 
 /// The part of sorted values that are below it, such as 0.99.

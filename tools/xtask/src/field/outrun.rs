@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use super::deployment::{NIL, OTHER, Server, Site};
 use super::receiver::{BRIEF, Receiver};
-use super::{at_most, figure, until};
+use super::{at_most, figure, slowest_start};
 
 /// How many events a second, for how many seconds.
 const RATE: usize = 1_000;
@@ -44,15 +44,5 @@ async fn emit(server: &Server) -> Result<usize> {
 /// ahead of the worker.
 async fn others(server: &Server, receiver: &Receiver) -> Result<Duration> {
     tokio::time::sleep(Duration::from_secs(SECONDS / 6)).await;
-    let mut worst = Duration::ZERO;
-    for already in 0..OTHERS {
-        let began = Instant::now();
-        server.emit(OTHER, "ok", 1).await?;
-        let started =
-            until(Duration::from_secs(300), async || Ok(receiver.taken("ok").len() > already)).await?;
-        ensure!(started, "after {already} events of the other canvas none started within 300 s");
-        worst = worst.max(began.elapsed());
-        tokio::time::sleep(Duration::from_secs(2)).await;
-    }
-    Ok(worst)
+    slowest_start(server, receiver, OTHERS).await
 }
