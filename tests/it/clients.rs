@@ -50,6 +50,8 @@ pub(crate) const TYPESCRIPT: Package = Package {
     tests: &[
         "--test",
         "test/client.test.js",
+        "test/crons.test.js",
+        "test/handlers.test.js",
         "test/operating.test.js",
         "test/transport.test.js",
         "test/verify.test.js",
@@ -143,7 +145,8 @@ async fn the_tests_of_the_python_package_pass() {
     check_tests(&PYTHON).await;
 }
 
-/// Its tests, with a key on each of two canvases, one that reads all, and a worker that delivers.
+/// Its tests, with a key on each of two canvases, an admin's of the second, one that reads all, a
+/// queue, and a worker that delivers.
 async fn check_tests(package: &Package) {
     if !package.is_runnable() {
         return;
@@ -153,20 +156,31 @@ async fn check_tests(package: &Package) {
     let scopes = [Scope::Emit, Scope::Read, Scope::Values, Scope::Operate];
     let key = service.key("client", CanvasId::DEFAULT, &scopes).await;
     let other_key = service.key("other-client", OTHER, &scopes).await;
+    let admin_key = service.key("admin", OTHER, &[Scope::Admin]).await;
     let wide_key = service.wide_key("wide", &[Scope::Read]).await;
+    register_mirror(&service).await;
     let guard = Guard::new(None).unwrap();
     let launch = package
         .launch(package.tests)
         .environment("WAKEQ_SERVER", format!("http://{}", service.address))
         .environment("WAKEQ_KEY", key)
         .environment("WAKEQ_OTHER_KEY", other_key)
+        .environment("WAKEQ_ADMIN_KEY", admin_key)
         .environment("WAKEQ_WIDE_KEY", wide_key)
+        .environment("WAKEQ_QUEUE", "mirror")
         .environment("WAKEQ_OTHER_CANVAS", OTHER.to_string());
     let child = guard.start(launch).unwrap();
     let status = tokio::time::timeout(TESTS_TIMEOUT, child.ended()).await.expect("its tests do not end");
     assert!(status.success(), "{}: {status}:\n{}", package.folder, child.last_lines());
     worker.stop().await;
     service.stop().await;
+}
+
+/// A queue of the events with its name, which nothing leases.
+async fn register_mirror(service: &Service) {
+    let root = service.wide_key("root", &[Scope::Read, Scope::Operate]).await;
+    let mirror = json!({"patterns": [":WORKER:mirror$"], "pull": {}});
+    service.ask(&root, Method::PUT, "/admin/queues/mirror", mirror).await.json();
 }
 
 /// A running example, and the lines that it prints.

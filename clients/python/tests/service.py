@@ -8,15 +8,20 @@ import threading
 import time
 import unittest
 import uuid
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, Iterable, Literal, Mapping, TypeVar
 
 from wakeq import ApiError, Client
+from wakeq.schema import LeasedEvent, NewEvent
 
 URL = os.environ.get("WAKEQ_SERVER", "")
 KEY = os.environ.get("WAKEQ_KEY", "")
 OTHER_KEY = os.environ.get("WAKEQ_OTHER_KEY", "")
 # Reads every canvas.
 WIDE_KEY = os.environ.get("WAKEQ_WIDE_KEY", "")
+# An admin's, of the other tenant.
+ADMIN_KEY = os.environ.get("WAKEQ_ADMIN_KEY", "")
+# A queue that gets the events with its name, and that nothing works off.
+QUEUE = os.environ.get("WAKEQ_QUEUE", "")
 OTHER_CANVAS = os.environ.get("WAKEQ_OTHER_CANVAS", "00000000-0000-0000-0000-000000000007")
 
 needs_service = unittest.skipUnless(
@@ -49,6 +54,44 @@ def until(ask: Callable[[], T | None]) -> T:
             return answer
         time.sleep(0.05)
     raise AssertionError("it did not happen within a minute")
+
+
+LEASES = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases"
+
+
+def leased(
+    wakeq: Client,
+    event: NewEvent,
+    *,
+    count: int = 1,
+    worker: str | None = None,
+    on_death: Literal["skip", "halt"] = "skip",
+) -> list[LeasedEvent]:
+    """Emits events of a handler, and leases them."""
+    name = event["name"]
+    wakeq.pull(name, retries=0, on_death=on_death)
+    emitted = {one["id"] for one in wakeq.emit_all([event] * count)}
+    path = {"module": "WORKER", "name": name}
+    body = {"max": 10, "lease_s": 60, "worker": worker}
+    events: list[LeasedEvent] = []
+
+    # A lease passes over what the service holds locked at that moment: the next one has it.
+    def all_leased() -> bool | None:
+        events.extend(wakeq.request("POST", LEASES, path=path, body=body)["events"])
+        return True if len(events) >= count else None
+
+    until(all_leased)
+    assert {event["id"] for event in events} == emitted, events
+    return events
+
+
+def release(wakeq: Client, event: LeasedEvent, **how: object) -> None:
+    path = {"module": event["module"], "name": event["name"], "id": event["id"]}
+    wakeq.request("POST", LEASES + "/{id}/release", path=path, body={"lease": event["lease"], **how})
+
+
+def ids(items: Iterable[Mapping[str, object]]) -> list[object]:
+    return [item["id"] for item in items]
 
 
 class ServiceTestCase(unittest.TestCase):

@@ -1,15 +1,18 @@
 """Each call against a real service, whose worker may call this machine: WAKEQ_SERVER, WAKEQ_KEY (on
-the nil canvas) and WAKEQ_OTHER_KEY (on the canvas of another tenant)."""
+the nil canvas), WAKEQ_OTHER_KEY and WAKEQ_ADMIN_KEY (on the canvas of another tenant)."""
 
 from __future__ import annotations
 
+import unittest
 from typing import Any, Callable
 
 from wakeq import verify
 from wakeq.schema import DeadEvent, EventOptions
 
 from .service import (
+    ADMIN_KEY,
     KEY,
+    OTHER_CANVAS,
     OTHER_KEY,
     Request,
     ServiceTestCase,
@@ -22,7 +25,6 @@ from .service import (
 )
 
 NOBODY = "01a1fa2a-7101-7382-922f-e03ca3c19953"
-HANDLER = "/v1/canvases/{canvas}/handlers/{module}/{name}"
 
 
 @needs_service
@@ -97,7 +99,7 @@ class Calls(ServiceTestCase):
         self.fails(400, "bad-request", wakeq.emit_all, [{"name": name}, {"name": "no blanks"}])
         listed = wakeq.request("GET", "/v1/canvases/{canvas}/events", query={"name": name, "limit": 100})
         self.assertEqual(len(listed["items"]), 3)
-        wakeq.request("POST", HANDLER + "/purge", path={"module": "WORKER", "name": name}, body={})
+        self.assertEqual(wakeq.purge(name)["purged"], 3)
 
     def test_a_handler_is_paused_on_its_canvas_only_and_unpaused(self) -> None:
         wakeq, name = self.wakeq, fresh_name()
@@ -128,6 +130,41 @@ class Calls(ServiceTestCase):
         self.assertFalse(wakeq.unpause_canvas()["lifted"])
         self.assertTrue(other().unpause_canvas()["lifted"])
 
+    @unittest.skipUnless(ADMIN_KEY, "WAKEQ_ADMIN_KEY is an admin's")
+    def test_an_admin_blocks_a_handler_or_a_canvas_and_users_do_not_lift_that(self) -> None:
+        wakeq, name = self.wakeq, fresh_name()
+        admin, strange = client(key=ADMIN_KEY, canvas=OTHER_CANVAS), client(key=ADMIN_KEY)
+        blocked = admin.block(name, reason="wrong prices", for_s=600)
+        rule = blocked["rule"]
+        self.assertEqual((blocked["new"], rule["kind"], rule["stops"]), (True, "block", "handler"))
+        held, free = other().emit({"name": name})["id"], wakeq.emit({"name": name, "delay_s": 3600})["id"]
+        self.assertEqual(other().explain(held)["state"], "blocked")
+        lifted = other().unpause(name)
+        self.assertEqual((lifted["lifted"], lifted.get("still")), (False, "block"))
+        reasons = [rule.get("reason") for rule in other().handler(name)["rules"]]
+        self.assertEqual(reasons, ["wrong prices"])
+        self.assertEqual(wakeq.handler(name)["rules"], [])
+        other().cancel(held)
+        wakeq.cancel(free)
+
+        self.assertEqual(admin.block_canvas(reason="wrong prices")["rule"]["stops"], "canvas")
+        switches = [(switch["kind"], switch["stops"]) for switch in other().switches()]
+        self.assertEqual(switches, [("block", "canvas")])
+        self.assertEqual(wakeq.switches(), [])
+        lifted = admin.unblock(name)
+        under = lifted.get("under")
+        self.assertEqual((lifted["lifted"], under and under["stops"]), (True, "canvas"))
+        self.assertEqual([admin.unblock_canvas()["lifted"] for _ in range(2)], [True, False])
+
+        self.fails(404, "not-found", strange.block, name)
+        self.fails(404, "not-found", strange.unblock, name)
+        self.fails(404, "not-found", strange.block_canvas)
+        self.fails(404, "not-found", strange.unblock_canvas)
+        self.fails(403, "forbidden", wakeq.block, name)
+        self.fails(403, "forbidden", wakeq.block_canvas)
+        self.fails(403, "forbidden", admin.block_all)
+        self.fails(403, "forbidden", admin.unblock_all)
+
     def test_statistics_are_of_a_handler_or_of_the_canvas(self) -> None:
         wakeq, name = self.wakeq, fresh_name()
         for chart in (wakeq.statistics(name, step_s=3600), wakeq.statistics(step_s=3600)):
@@ -151,9 +188,9 @@ class Calls(ServiceTestCase):
             values.append((delivery.id, delivery.name, delivery.canvas, delivery.value))
             request.answer(500 if is_broken[0] else 204)
 
-        path = {"module": "WORKER", "name": name}
-        target = {"url": serving(self, receive), "policy": {"retries": 0}}
-        secrets.append(wakeq.request("PUT", HANDLER, path=path, body=target)["secret"])
+        put = wakeq.set_target(name, url=serving(self, receive), policy={"retries": 0})
+        self.assertEqual((put["new"], put["target"]["policy"].get("retries")), (True, 0))
+        secrets.append(put.get("secret") or "")
         ids = sorted(wakeq.emit({"name": name, "value": value})["id"] for value in (1, 2))
 
         def both_are_dead() -> list[DeadEvent] | None:
@@ -175,7 +212,14 @@ class Calls(ServiceTestCase):
         canvas = "00000000-0000-0000-0000-000000000000"
         self.assertEqual({of[1:3] for of in values}, {(name, canvas)})
         self.assertEqual(sorted(of[3] for of in values), [1, 1, 2, 2])
-        wakeq.request("DELETE", HANDLER, path=path)
+
+        self.assertIn(name, [target["name"] for target in wakeq.each_target(limit=1)])
+        cursor = wakeq.targets(limit=1).get("next_cursor")
+        foreign = other().targets(name=name)["items"] + other().targets(cursor=cursor)["items"]
+        self.assertNotIn(name, [target["name"] for target in foreign])
+        self.fails(404, "not-found", other().remove_target, name)
+        wakeq.remove_target(name)
+        self.assertEqual(wakeq.targets(name=name)["items"], [])
 
     def test_nothing_crosses_canvases(self) -> None:
         id = self.wakeq.emit({"name": fresh_name(), "delay_s": 3600})["id"]
@@ -193,6 +237,15 @@ class Calls(ServiceTestCase):
         self.fails(404, "not-found", intruder.begin_operation, {"kind": "cancel", "all": True})
         self.fails(404, "not-found", intruder.preview_operation, {"kind": "cancel", "all": True})
         self.fails(404, "not-found", intruder.set_limit, "customer", concurrency=1)
+        self.fails(404, "not-found", intruder.run_now, id)
+        self.fails(404, "not-found", intruder.handler, "greet")
+        self.fails(404, "not-found", intruder.attempts, "greet")
+        self.fails(404, "not-found", intruder.depth, "greet")
+        self.fails(404, "not-found", intruder.purge, "greet")
+        self.fails(404, "not-found", intruder.set_target, "greet", url="https://mail.example/events")
+        self.fails(404, "not-found", intruder.delete_dead, {"all": True})
+        self.fails(404, "not-found", intruder.skip_object, "work:1", "greet")
+        self.fails(404, "not-found", intruder.set_cron, "report", expression="@yearly")
         listings: tuple[Callable[[], object], ...] = (
             intruder.handlers,
             intruder.dead_events,
@@ -204,6 +257,11 @@ class Calls(ServiceTestCase):
             intruder.operations,
             intruder.limits,
             intruder.switches,
+            intruder.targets,
+            intruder.programs,
+            intruder.error_groups,
+            intruder.halted_objects,
+            intruder.crons,
         )
         for listing in listings:
             self.fails(404, "not-found", listing)

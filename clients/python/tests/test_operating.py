@@ -1,47 +1,27 @@
-"""Calls about many events, limits and workers, against a real service. Another tenant has events
-with the same names, tags, batches and limits."""
+"""Calls about many events, limits, workers and queues, against a real service. Another tenant has
+events with the same names, tags, batches and limits."""
 
 from __future__ import annotations
 
 import unittest
 import uuid
-from typing import Iterable, Mapping
 
 from wakeq import Client
-from wakeq.schema import EventOptions, LeasedEvent, NewBatchEnd, NewEvent, NewOperation, Operation, Rate
+from wakeq.schema import NewBatchEnd, NewEvent, NewOperation, Operation, Rate
 
-from .service import WIDE_KEY, ServiceTestCase, client, fresh_name, needs_service, other, until
-
-LEASES = "/v1/canvases/{canvas}/handlers/{module}/{name}/leases"
-
-
-def leased(wakeq: Client, name: str, options: EventOptions, count: int = 1) -> list[LeasedEvent]:
-    """Emits events of a handler, and leases them."""
-    wakeq.pull(name, retries=0)
-    new: NewEvent = {"name": name, "options": options}
-    emitted = {one["id"] for one in wakeq.emit_all([new] * count)}
-    path = {"module": "WORKER", "name": name}
-    events: list[LeasedEvent] = []
-
-    # A lease passes over what the service holds locked at that moment: the next one has it.
-    def all_leased() -> bool | None:
-        lease = wakeq.request("POST", LEASES, path=path, body={"max": 10, "lease_s": 60})
-        events.extend(lease["events"])
-        return True if len(events) >= count else None
-
-    until(all_leased)
-    assert {event["id"] for event in events} == emitted, events
-    return events
-
-
-def release(wakeq: Client, event: LeasedEvent, **how: object) -> None:
-    path = {"module": event["module"], "name": event["name"], "id": event["id"]}
-    wakeq.request("POST", LEASES + "/{id}/release", path=path, body={"lease": event["lease"], **how})
-
-
-def ids(items: Iterable[Mapping[str, object]]) -> list[object]:
-    return [item["id"] for item in items]
-
+from .service import (
+    QUEUE,
+    WIDE_KEY,
+    ServiceTestCase,
+    client,
+    fresh_name,
+    ids,
+    leased,
+    needs_service,
+    other,
+    release,
+    until,
+)
 
 @needs_service
 class Operating(ServiceTestCase):
@@ -102,7 +82,7 @@ class Operating(ServiceTestCase):
 
     def test_dead_events_are_found_by_tags_and_errors(self) -> None:
         wakeq, theirs, name, tag = self.wakeq, other(), fresh_name(), f"t:{uuid.uuid4()}"
-        events = leased(wakeq, name, {"tags": [tag]}, 2)
+        events = leased(wakeq, {"name": name, "options": {"tags": [tag]}}, count=2)
         for event in events:
             release(wakeq, event, error="no such user", dead=True)
         dead = [event["id"] for event in reversed(events)]
@@ -202,7 +182,7 @@ class Operating(ServiceTestCase):
         cursor = wakeq.limits(limit=1).get("next_cursor")
         self.assertNotIn(key, [limit["name"] for limit in theirs.limits(cursor=cursor)["items"]])
 
-        event = leased(wakeq, name, {"limits": [key]})[0]
+        event = leased(wakeq, {"name": name, "options": {"limits": [key]}})[0]
         uses = [(use["name"], use["running"], use["holders"]) for use in wakeq.limit_uses(key)["items"]]
         self.assertEqual(uses, [(key, 1, [event["id"]])])
         self.assertEqual(theirs.limit_uses(key)["items"], [])
@@ -231,3 +211,33 @@ class Operating(ServiceTestCase):
         self.fails(403, "forbidden", self.wakeq.workers)
         self.fails(403, "forbidden", self.wakeq.worker, first["name"])
         self.fails(403, "forbidden", other().workers)
+
+    @unittest.skipUnless(WIDE_KEY, "WAKEQ_WIDE_KEY is of every canvas")
+    def test_a_key_of_every_canvas_sees_the_depth_of_all(self) -> None:
+        wide, name = client(key=WIDE_KEY), fresh_name()
+        self.assertEqual(wide.total_depth(name)["depth"], 0)
+        for tenant in (self.wakeq, other()):
+            tenant.pull(name)
+            tenant.emit({"name": name})
+        depth = wide.total_depth(name, module="WORKER")
+        self.assertEqual((depth["depth"], depth["capped"]), (2, False))
+        self.fails(403, "forbidden", self.wakeq.total_depth)
+        self.fails(403, "forbidden", other().total_depth)
+        for tenant in (self.wakeq, other()):
+            self.assertEqual(tenant.purge(name)["purged"], 1)
+            tenant.unpull(name)
+
+    @unittest.skipUnless(WIDE_KEY and QUEUE, "WAKEQ_WIDE_KEY is of every canvas, and WAKEQ_QUEUE is a queue")
+    def test_a_queue_is_listed_with_its_depth(self) -> None:
+        wide = client(key=WIDE_KEY)
+        self.assertIn(QUEUE, [queue["name"] for queue in wide.each_queue(limit=1)])
+        self.assertEqual(len(wide.queues(limit=1)["items"]), 1)
+        before = wide.queue_depth(QUEUE)["depth"]
+        for tenant in (self.wakeq, other()):
+            tenant.emit({"name": QUEUE, "only_queues": True})
+        depth = wide.queue_depth(QUEUE)
+        self.assertEqual((depth["depth"], depth["capped"]), (before + 2, False))
+        self.fails(404, "not-found", wide.queue_depth, fresh_name())
+        for tenant in (self.wakeq, other()):
+            self.fails(403, "forbidden", tenant.queues)
+            self.fails(403, "forbidden", tenant.queue_depth, QUEUE)

@@ -1,10 +1,13 @@
-// A thin client of the HTTP API: one method per call, and `request` for all the others. The calls
-// about many events, limits and workers are in `operating.js`.
+// A thin client of the HTTP API: one method per call, and `request` for all the others. Here are
+// the calls about one event or one handler. Those about many events and limits are in
+// `operating.js`, about blocks, workers and queues in `administering.js`, and about crons in
+// `scheduling.js`.
 
 import { Operating } from "./operating.js";
+import { each, PAGE } from "./pages.js";
 import { once } from "./requests.js";
 
-/** @import { CallOptions, OfHandler, Schemas } from "./types.js" */
+/** @import { CallOptions, FilterOf, OfHandler, Schemas } from "./types.js" */
 
 /** The API of a canvas. Its methods throw an `ApiError` or a `TransportError`. */
 export class Client extends Operating {
@@ -63,6 +66,16 @@ export class Client extends Operating {
   }
 
   /**
+   * Makes an event that waits due at once; for a running one the error's code is `not-waiting`. A
+   * pause or a block still holds it.
+   * @param {string} id
+   * @param {CallOptions} [options]
+   */
+  runNow(id, options) {
+    return this.request("POST", "/v1/canvases/{canvas}/events/{id}/run-now", { ...options, path: { id } });
+  }
+
+  /**
    * What the attempts of an event have left to the next one; without that the error's code is
    * `not-found`.
    * @param {string} id
@@ -102,6 +115,47 @@ export class Client extends Operating {
       cursor = page.next_cursor ?? undefined;
     } while (cursor !== undefined);
     return found;
+  }
+
+  /**
+   * A handler: its counts, the rules that stop it, and its targets. One without any has counts
+   * of 0.
+   * @param {string} name
+   * @param {OfHandler & CallOptions} [options]
+   */
+  handler(name, { module = "WORKER", ...options } = {}) {
+    const sent = { ...options, path: { module, name } };
+    return this.request("GET", "/v1/canvases/{canvas}/handlers/{module}/{name}", sent);
+  }
+
+  /**
+   * The last attempts at the events of a handler, the latest first, up to 100: those that failed,
+   * were too early, or ended an event that is kept. Those of one event are in `explain`.
+   * @param {string} name
+   * @param {Omit<FilterOf<"/v1/canvases/{canvas}/attempts">, "name"> & CallOptions} [options]
+   */
+  attempts(name, { signal, ...query } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/attempts", { signal, query: { name, ...query } });
+  }
+
+  /**
+   * How many events of the canvas, or of the handler with a `name`, are due and free to run: at most
+   * 10,000 are counted.
+   * @param {FilterOf<"/v1/canvases/{canvas}/depth"> & CallOptions} [filter]
+   */
+  depth({ signal, ...query } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/depth", { signal, query });
+  }
+
+  /**
+   * Deletes the events of a handler that are not running, up to 10,000: on `more`, repeat with the
+   * answer's `before`. With `dry_run` they are only counted.
+   * @param {string} name
+   * @param {Schemas["PurgeRequest"] & OfHandler & CallOptions} [options]
+   */
+  purge(name, { module = "WORKER", signal, ...body } = {}) {
+    const sent = { signal, path: { module, name }, body };
+    return this.request("POST", "/v1/canvases/{canvas}/handlers/{module}/{name}/purge", sent);
   }
 
   /**
@@ -161,6 +215,44 @@ export class Client extends Operating {
   unpull(name, { module = "WORKER", ...options } = {}) {
     const sent = { ...options, path: { module, name } };
     return this.request("DELETE", "/v1/canvases/{canvas}/handlers/{module}/{name}/pull", sent);
+  }
+
+  /**
+   * Registers an HTTP target, which gets the events of a handler, or replaces it. A secret that was
+   * generated is in this answer only: if that is lost, ask for another with `rotate_secret`.
+   * @param {string} name
+   * @param {Schemas["PutTarget"]} target
+   * @param {OfHandler & CallOptions} [options]
+   */
+  setTarget(name, target, { module = "WORKER", ...options } = {}) {
+    const sent = { ...options, path: { module, name }, body: target };
+    return this.request("PUT", "/v1/canvases/{canvas}/handlers/{module}/{name}", sent);
+  }
+
+  /**
+   * A page of the targets of the canvas, or of the handler with a `name`.
+   * @param {FilterOf<"/v1/canvases/{canvas}/targets"> & CallOptions} [filter]
+   */
+  targets({ signal, ...query } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/targets", { signal, query });
+  }
+
+  /**
+   * All targets of the canvas, or of the handler with a `name`, page by page.
+   * @param {FilterOf<"/v1/canvases/{canvas}/targets"> & CallOptions} [filter]
+   */
+  eachTarget(filter = {}) {
+    return each((cursor) => this.targets({ limit: PAGE, ...filter, cursor }), filter.cursor);
+  }
+
+  /**
+   * Deletes the target of a handler, whose events then wait.
+   * @param {string} name
+   * @param {OfHandler & CallOptions} [options]
+   */
+  async removeTarget(name, { module = "WORKER", ...options } = {}) {
+    const sent = { ...options, path: { module, name } };
+    await this.request("DELETE", "/v1/canvases/{canvas}/handlers/{module}/{name}", sent);
   }
 
   /**

@@ -1,14 +1,14 @@
-// Calls about many events at once, and about what their canvas allows: lists, counts, batches,
-// operations, limits, switches and workers. Lists come as pages, or item by item.
+// Calls about many events at once, and about what their canvas allows: lists, counts, dead events
+// and their error groups, halted objects, batches, operations, limits and switches. Lists come as
+// pages, or item by item.
 
-import { once, Requests } from "./requests.js";
+import { Administering } from "./administering.js";
+import { each, PAGE } from "./pages.js";
+import { once } from "./requests.js";
 
-/** @import { CallOptions, FilterOf, Schemas } from "./types.js" */
+/** @import { CallOptions, FilterOf, OfHandler, Schemas } from "./types.js" */
 
-/** Items that are asked for at a time where all are read. */
-const PAGE = 1000;
-
-export class Operating extends Requests {
+export class Operating extends Administering {
   /**
    * A page of events that have not ended, by handler and due time: pass `next_cursor` as `cursor`,
    * with the same filter, for the next one. It may be short or empty although more follow.
@@ -116,6 +116,90 @@ export class Operating extends Requests {
   redriveOne(id, options) {
     const sent = { ...options, path: { id } };
     return this.request("POST", "/v1/canvases/{canvas}/dead-events/{id}/redrive", sent);
+  }
+
+  /**
+   * Deletes dead events, up to 10,000: on `more`, repeat with the answer's `before`, without `all`.
+   * @param {Schemas["BulkRequest"]} which a filter, or `{ all: true }`
+   * @param {CallOptions} [options]
+   */
+  deleteDead(which, options) {
+    return this.request("POST", "/v1/canvases/{canvas}/dead-events/delete", { ...options, body: which });
+  }
+
+  /**
+   * A page of error groups: dead events of a handler that died of the same error. Those with the
+   * most events come first, or with the `order` `last_died` those of which one died last.
+   * @param {FilterOf<"/v1/canvases/{canvas}/dead-events/groups"> & CallOptions} [filter]
+   */
+  errorGroups({ signal, ...query } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/dead-events/groups", { signal, query });
+  }
+
+  /**
+   * All error groups that match a filter, page by page.
+   * @param {FilterOf<"/v1/canvases/{canvas}/dead-events/groups"> & CallOptions} [filter]
+   */
+  eachErrorGroup(filter = {}) {
+    return each((cursor) => this.errorGroups({ limit: PAGE, ...filter, cursor }), filter.cursor);
+  }
+
+  /**
+   * An error group, which is the `error_group` of dead events, and of filters.
+   * @param {string} id
+   * @param {CallOptions} [options]
+   */
+  errorGroup(id, options) {
+    const sent = { ...options, path: { error_group: id } };
+    return this.request("GET", "/v1/canvases/{canvas}/dead-events/groups/{error_group}", sent);
+  }
+
+  /**
+   * Marks an error group as known, with a `note`. Repeated, it replaces the mark.
+   * @param {string} id
+   * @param {Schemas["KnowError"] & CallOptions} [options]
+   */
+  knowError(id, { signal, ...body } = {}) {
+    const sent = { signal, repeatable: true, path: { error_group: id }, body };
+    return this.request("PUT", "/v1/canvases/{canvas}/dead-events/groups/{error_group}/known", sent);
+  }
+
+  /**
+   * Removes the mark of an error group.
+   * @param {string} id
+   * @param {CallOptions} [options]
+   */
+  async forgetError(id, options) {
+    const sent = { ...options, path: { error_group: id } };
+    await this.request("DELETE", "/v1/canvases/{canvas}/dead-events/groups/{error_group}/known", sent);
+  }
+
+  /**
+   * A page of objects that are halted by a dead event, the longest halted first: redrive that
+   * event, or skip it.
+   * @param {FilterOf<"/v1/canvases/{canvas}/halted-objects"> & CallOptions} [filter]
+   */
+  haltedObjects({ signal, ...query } = {}) {
+    return this.request("GET", "/v1/canvases/{canvas}/halted-objects", { signal, query });
+  }
+
+  /**
+   * All halted objects, page by page.
+   * @param {FilterOf<"/v1/canvases/{canvas}/halted-objects"> & CallOptions} [filter]
+   */
+  eachHaltedObject(filter = {}) {
+    return each((cursor) => this.haltedObjects({ limit: PAGE, ...filter, cursor }), filter.cursor);
+  }
+
+  /**
+   * Resumes an object for a handler without its dead event.
+   * @param {string} object
+   * @param {string} name
+   * @param {OfHandler & CallOptions} [options]
+   */
+  skipObject(object, name, { module = "WORKER", ...options } = {}) {
+    const sent = { ...options, path: { object }, body: { module, name } };
+    return this.request("POST", "/v1/canvases/{canvas}/objects/{object}/skip", sent);
   }
 
   /**
@@ -304,33 +388,6 @@ export class Operating extends Requests {
     const query = { limit: PAGE };
     return (await this.request("GET", "/v1/canvases/{canvas}/switches", { ...options, query })).items;
   }
-
-  /**
-   * A page of the worker processes of all canvases, by name, for keys of every canvas.
-   * @param {FilterOf<"/v1/admin/workers"> & CallOptions} [options]
-   */
-  workers({ signal, ...query } = {}) {
-    return this.request("GET", "/v1/admin/workers", { signal, query });
-  }
-
-  /**
-   * All worker processes, page by page.
-   * @param {FilterOf<"/v1/admin/workers"> & CallOptions} [options]
-   */
-  eachWorker(options = {}) {
-    return each((cursor) => this.workers({ limit: PAGE, ...options, cursor }), options.cursor);
-  }
-
-  /**
-   * A worker process, with its handlers and what it ran when it was last seen. Of several with the
-   * name, the one that was seen last, or this `instance`.
-   * @param {string} name
-   * @param {{ instance?: string } & CallOptions} [options]
-   */
-  worker(name, { instance, ...options } = {}) {
-    const sent = { ...options, path: { worker: name }, query: { instance } };
-    return this.request("GET", "/v1/admin/workers/{worker}", sent);
-  }
 }
 
 /**
@@ -341,20 +398,4 @@ export class Operating extends Requests {
 function joined(filter) {
   const given = Object.entries(filter).filter(([, value]) => !(Array.isArray(value) && value.length === 0));
   return Object.fromEntries(given.map(([name, value]) => [name, Array.isArray(value) ? value.join() : value]));
-}
-
-/**
- * The items of all pages.
- * @template T
- * @param {(cursor: string | undefined) => Promise<{ items: T[], next_cursor?: string | null }>} pageAt
- * @param {string | undefined} cursor
- * @returns {AsyncGenerator<T, void, undefined>}
- */
-async function* each(pageAt, cursor) {
-  for (let next = cursor; ; ) {
-    const page = await pageAt(next);
-    yield* page.items;
-    next = page.next_cursor ?? undefined;
-    if (next === undefined) return;
-  }
 }

@@ -1,10 +1,10 @@
 // Each call against a real service, whose worker may call this machine: WAKEQ_SERVER, WAKEQ_KEY (on
-// the nil canvas) and WAKEQ_OTHER_KEY (on the canvas of another tenant).
+// the nil canvas), WAKEQ_OTHER_KEY and WAKEQ_ADMIN_KEY (on the canvas of another tenant).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { verify } from "wakeq";
-import { client, fails, freshName, key, otherCanvas, otherKey, serving, skip, until } from "./service.js";
+import { adminKey, client, fails, freshName, key, otherCanvas, otherKey, serving, skip, until } from "./service.js";
 
 const NOBODY = "01a1fa2a-7101-7382-922f-e03ca3c19953";
 
@@ -102,6 +102,36 @@ test("a whole canvas is paused, and no other", { skip }, async () => {
   assert.equal((await other.unpauseCanvas()).lifted, true);
 });
 
+const skipAdmin = skip || (adminKey ? false : "WAKEQ_ADMIN_KEY is an admin's");
+
+test("an admin blocks a handler or a canvas, and users don't lift that", { skip: skipAdmin }, async () => {
+  const [wakeq, other, name] = [client(), client({ key: otherKey, canvas: otherCanvas }), freshName()];
+  const admin = client({ key: adminKey, canvas: otherCanvas });
+  const blocked = await admin.block(name, { reason: "wrong prices", for_s: 600 });
+  assert.deepEqual([blocked.new, blocked.rule.kind, blocked.rule.stops], [true, "block", "handler"]);
+  const [held, free] = [await other.emit({ name }), await wakeq.emit({ name, delay_s: 3600 })];
+  assert.equal((await other.explain(held.id)).state, "blocked");
+  assert.deepEqual(await other.unpause(name).then(({ lifted, still }) => [lifted, still]), [false, "block"]);
+  assert.deepEqual((await other.handler(name)).rules.map(({ reason }) => reason), ["wrong prices"]);
+  assert.deepEqual((await wakeq.handler(name)).rules, []);
+  await other.cancel(held.id);
+  await wakeq.cancel(free.id);
+
+  assert.equal((await admin.blockCanvas({ reason: "wrong prices" })).rule.stops, "canvas");
+  assert.deepEqual((await other.switches()).map(({ kind, stops }) => [kind, stops]), [["block", "canvas"]]);
+  assert.deepEqual(await wakeq.switches(), []);
+  assert.deepEqual(await admin.unblock(name).then(({ lifted, under }) => [lifted, under?.stops]), [true, "canvas"]);
+  assert.deepEqual([(await admin.unblockCanvas()).lifted, (await admin.unblockCanvas()).lifted], [true, false]);
+
+  const strange = client({ key: adminKey });
+  for (const call of [() => strange.block(name), () => strange.unblock(name), () => strange.unblockCanvas()]) {
+    await fails(call, 404, "not-found");
+  }
+  await fails(strange.blockCanvas(), 404, "not-found");
+  for (const call of [() => wakeq.block(name), () => wakeq.blockCanvas()]) await fails(call, 403, "forbidden");
+  for (const call of [() => admin.blockAll(), () => admin.unblockAll()]) await fails(call, 403, "forbidden");
+});
+
 test("statistics are of a handler, or of the canvas", { skip }, async () => {
   const [wakeq, name] = [client(), freshName()];
   for (const range of [{ name, step_s: 3600 }, { step_s: 3600 }]) {
@@ -130,10 +160,9 @@ test("deliveries are verified; a dead event is listed and redriven", { skip }, a
     values.push([delivery.id, delivery.value]);
     response.writeHead(isBroken ? 500 : 204).end();
   });
-  const path = { module: "WORKER", name };
-  const target = { path, body: { url, policy: { retries: 0 } } };
-  const put = await wakeq.request("PUT", "/v1/canvases/{canvas}/handlers/{module}/{name}", target);
+  const put = await wakeq.setTarget(name, { url, policy: { retries: 0 } });
   secret = put.secret ?? "";
+  assert.deepEqual([put.new, put.target.name, put.target.policy.retries], [true, name, 0]);
   const sent = await Promise.all([1, 2].map((value) => wakeq.emit({ name, value })));
   const ids = sent.map(({ id }) => id).sort();
 
@@ -154,7 +183,17 @@ test("deliveries are verified; a dead event is listed and redriven", { skip }, a
   assert.deepEqual(await wakeq.redriveOne(first), { id: first });
   assert.deepEqual(await wakeq.redrive({ name }).then(({ redriven, more }) => [redriven, more]), [1, false]);
   await until(async () => (values.length === 4 ? values : undefined));
-  await wakeq.request("DELETE", "/v1/canvases/{canvas}/handlers/{module}/{name}", { path });
+
+  const targets = [];
+  for await (const target of wakeq.eachTarget({ limit: 1 })) targets.push(target.name);
+  assert.ok(targets.includes(name), String(targets));
+  const cursor = (await wakeq.targets({ limit: 1 })).next_cursor ?? undefined;
+  for (const filter of [{ name }, { cursor }]) {
+    assert.ok(!(await other.targets(filter)).items.some((target) => target.name === name));
+  }
+  await fails(other.removeTarget(name), 404, "not-found");
+  assert.equal(await wakeq.removeTarget(name), undefined);
+  assert.deepEqual((await wakeq.targets({ name })).items, []);
 });
 
 test("nothing crosses canvases", { skip }, async () => {
@@ -187,6 +226,20 @@ test("nothing crosses canvases", { skip }, async () => {
     () => intruder.limits(),
     () => intruder.setLimit("customer", { concurrency: 1 }),
     () => intruder.switches(),
+    () => intruder.runNow(id),
+    () => intruder.handler("greet"),
+    () => intruder.attempts("greet"),
+    () => intruder.depth(),
+    () => intruder.purge("greet"),
+    () => intruder.targets(),
+    () => intruder.setTarget("greet", { url: "https://mail.example/events" }),
+    () => intruder.programs(),
+    () => intruder.errorGroups(),
+    () => intruder.deleteDead({ all: true }),
+    () => intruder.haltedObjects(),
+    () => intruder.skipObject("work:1", "greet"),
+    () => intruder.crons(),
+    () => intruder.setCron("report", { expression: "@yearly" }),
   ];
   for (const call of calls) await fails(call, 404, "not-found");
   assert.equal((await wakeq.explain(id)).state, "delayed");

@@ -1,50 +1,10 @@
-// Calls about many events, limits and workers, against a real service. Another tenant has events
-// with the same names, tags, batches and limits.
+// Calls about many events, limits, workers and queues, against a real service. Another tenant has
+// events with the same names, tags, batches and limits.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
-import { client, fails, freshName, other, skip, until, wideKey } from "./service.js";
-
-/** @import { Client } from "wakeq" */
-
-/**
- * Emits events of a handler, and leases them.
- * @param {Client} wakeq
- * @param {string} name
- * @param {{ tags?: string[], limits?: string[] }} options
- * @param {number} [count]
- */
-async function leased(wakeq, name, options, count = 1) {
-  await wakeq.pull(name, { retries: 0 });
-  const emitted = await wakeq.emitAll(Array.from({ length: count }, () => ({ name, options })));
-  const path = { module: "WORKER", name };
-  const sent = { path, body: { max: 10, lease_s: 60 } };
-  /** @type {{ id: string, lease: string }[]} */
-  const found = [];
-  // A lease passes over what the service holds locked at that moment: the next one has it.
-  const events = await until(async () => {
-    const lease = await wakeq.request("POST", "/v1/canvases/{canvas}/handlers/{module}/{name}/leases", sent);
-    found.push(...lease.events);
-    return found.length < count ? undefined : found;
-  });
-  assert.deepEqual(events.map(({ id }) => id).sort(), emitted.map(({ id }) => id).sort());
-  return events.map(({ id, lease }) => ({
-    id,
-    /** @param {string} [error] it dies of */
-    release: async (error) => {
-      const sent = { path: { ...path, id }, body: { lease, ...(error && { error, dead: true }) } };
-      await wakeq.request("POST", "/v1/canvases/{canvas}/handlers/{module}/{name}/leases/{id}/release", sent);
-    },
-  }));
-}
-
-/** @param {AsyncIterable<{ id: string }>} list */
-async function idsOf(list) {
-  const ids = [];
-  for await (const { id } of list) ids.push(id);
-  return ids;
-}
+import { client, fails, freshName, idsOf, leased, other, queue, skip, until, wideKey } from "./service.js";
 
 test("events are found by tags and values, counted, and given other tags and times", { skip }, async () => {
   const [wakeq, theirs, name, tag] = [client(), other(), freshName(), `t:${randomUUID()}`];
@@ -104,7 +64,7 @@ test("events are kept after their end, and listed", { skip }, async () => {
 
 test("dead events are found by tags and errors", { skip }, async () => {
   const [wakeq, theirs, name, tag] = [client(), other(), freshName(), `t:${randomUUID()}`];
-  const events = await leased(wakeq, name, { tags: [tag] }, 2);
+  const events = await leased(wakeq, name, { options: { tags: [tag] } }, { count: 2 });
   for (const { release } of events) await release("no such user");
   const ids = events.map(({ id }) => id).reverse();
   const waiting = await theirs.emit({ name, delay_s: 3600, options: { tags: [tag] } });
@@ -202,7 +162,7 @@ test("a limit is set, used, listed and removed", { skip }, async () => {
   const cursor = (await wakeq.limits({ limit: 1 })).next_cursor ?? "";
   assert.ok(!(await theirs.limits({ cursor })).items.some((limit) => limit.name === key));
 
-  const [event] = await leased(wakeq, name, { limits: [key] });
+  const [event] = await leased(wakeq, name, { options: { limits: [key] } });
   const uses = (await wakeq.limitUses(key)).items;
   assert.deepEqual(uses.map((use) => [use.name, use.running, use.holders]), [[key, 1, [event?.id]]]);
   assert.deepEqual((await theirs.limitUses(key)).items, []);
@@ -235,4 +195,37 @@ test("a key of every canvas sees the workers", { skip: skipWide }, async () => {
   for (const call of [() => wakeq.workers(), () => wakeq.worker(first.name), () => other().workers()]) {
     await fails(call, 403, "forbidden");
   }
+});
+
+test("a key of every canvas sees the queues, and the depth of all", { skip: skipWide }, async () => {
+  const [wakeq, wide, name] = [client(), client({ key: wideKey }), freshName()];
+  assert.equal((await wide.totalDepth({ name })).depth, 0);
+  for (const tenant of [wakeq, other()]) {
+    await tenant.pull(name);
+    await tenant.emit({ name });
+  }
+  // Another test pauses the other canvas for a moment.
+  await until(async () => ((await wide.totalDepth({ name })).depth === 2 ? true : undefined));
+  for (const call of [() => wakeq.totalDepth(), () => wakeq.queues(), () => other().queueDepth(name)]) {
+    await fails(call, 403, "forbidden");
+  }
+  await fails(wide.queueDepth(name), 404, "not-found");
+  for (const tenant of [wakeq, other()]) {
+    assert.equal((await tenant.purge(name)).purged, 1);
+    await tenant.unpull(name);
+  }
+});
+
+const skipQueue = skipWide || (queue ? false : "WAKEQ_QUEUE is a queue");
+
+test("a queue is listed, with its depth", { skip: skipQueue }, async () => {
+  const wide = client({ key: wideKey });
+  const names = [];
+  for await (const { name } of wide.eachQueue({ limit: 1 })) names.push(name);
+  assert.ok(names.includes(queue), String(names));
+  assert.equal((await wide.queues({ limit: 1 })).items.length, 1);
+  const before = (await wide.queueDepth(queue)).depth;
+  for (const tenant of [client(), other()]) await tenant.emit({ name: queue, only_queues: true });
+  const { depth, capped } = await wide.queueDepth(queue);
+  assert.deepEqual([depth, capped], [before + 2, false]);
 });

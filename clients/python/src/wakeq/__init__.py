@@ -8,7 +8,17 @@
 
 from ._client import Client
 from ._errors import ApiError, TransportError, WakeqError
-from ._filters import CountFilter, DeadFilter, EndedCountFilter, EndedFilter, EventFilter, Paging
+from ._filters import (
+    CountFilter,
+    DeadFilter,
+    EndedCountFilter,
+    EndedFilter,
+    ErrorGroupFilter,
+    EventFilter,
+    HaltedFilter,
+    Paging,
+    TargetFilter,
+)
 from ._verify import Delivery, SignatureError, verify
 from ._worker import Context, DeadError, RetryError, Worker
 
@@ -22,10 +32,13 @@ __all__ = [
     "Delivery",
     "EndedCountFilter",
     "EndedFilter",
+    "ErrorGroupFilter",
     "EventFilter",
+    "HaltedFilter",
     "Paging",
     "RetryError",
     "SignatureError",
+    "TargetFilter",
     "TransportError",
     "WakeqError",
     "Worker",

@@ -1,11 +1,12 @@
 """A thin client of the HTTP API: one method per call, and `request` for all the others.
 
-The calls about many events, limits and workers are in `_operating`.
+Here are the calls about one event or one handler. Those about many events and limits are in
+`_operating`, about blocks, workers and queues in `_administering`, and about crons in `_scheduling`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Sequence, cast
+from typing import TYPE_CHECKING, Iterator, Sequence, cast
 
 from . import schema
 from ._operating import Operating
@@ -14,8 +15,12 @@ from ._requests import fresh_key, given
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ._filters import TargetFilter
+
 EVENTS = "/v1/canvases/{canvas}/events"
 HANDLERS = "/v1/canvases/{canvas}/handlers"
+HANDLER = HANDLERS + "/{module}/{name}"
+TARGETS = "/v1/canvases/{canvas}/targets"
 CANVAS_PAUSE = "/v1/canvases/{canvas}/pause"
 
 
@@ -64,6 +69,13 @@ class Client(Operating):
         answer = self.request("POST", EVENTS + "/{id}/cancel", path={"id": id}, query=query)
         return cast(schema.CancelledEvent, answer)
 
+    def run_now(self, id: str) -> schema.TheEvent:
+        """Makes an event that waits due at once; for a running one the code is `not-waiting`.
+
+        A pause or a block still holds it.
+        """
+        return cast(schema.TheEvent, self.request("POST", EVENTS + "/{id}/run-now", path={"id": id}))
+
     def checkpoint(self, id: str) -> schema.Checkpoint:
         """What the attempts of an event have left to the next one; without that the code is `not-found`."""
         return cast(schema.Checkpoint, self.request("GET", EVENTS + "/{id}/checkpoint", path={"id": id}))
@@ -81,6 +93,47 @@ class Client(Operating):
         """All handlers of the canvas, their counts, rules and targets: a request for each thousand."""
         return list(self._each(HANDLERS, {}))
 
+    def handler(self, name: str, *, module: str = "WORKER") -> schema.Handler:
+        """A handler: its counts, the rules that stop it, and its targets.
+
+        One without any has counts of 0.
+        """
+        return cast(schema.Handler, self.request("GET", HANDLER, path={"module": module, "name": name}))
+
+    def attempts(
+        self,
+        name: str,
+        *,
+        module: str | None = None,
+        modifier: str | None = None,
+        limit: int | None = None,
+    ) -> schema.LastAttempts:
+        """The last attempts at the events of a handler, the latest first, up to 100.
+
+        They are those that failed, were too early, or ended an event that is kept. Those of one
+        event are in `explain`.
+        """
+        query = {"module": module, "name": name, "modifier": modifier, "limit": limit}
+        return cast(schema.LastAttempts, self.request("GET", "/v1/canvases/{canvas}/attempts", query=query))
+
+    def depth(self, name: str | None = None, *, module: str | None = None) -> schema.Depth:
+        """How many events of the canvas, or of a handler, are due and free to run.
+
+        At most 10,000 are counted.
+        """
+        query = {"module": module, "name": name}
+        return cast(schema.Depth, self.request("GET", "/v1/canvases/{canvas}/depth", query=query))
+
+    def purge(
+        self, name: str, *, module: str = "WORKER", **which: Unpack[schema.PurgeRequest]
+    ) -> schema.Purged:
+        """Deletes the events of a handler that are not running, up to 10,000.
+
+        On `more`, repeat it with the answer's `before`. With `dry_run` they are only counted.
+        """
+        path = {"module": module, "name": name}
+        return cast(schema.Purged, self.request("POST", HANDLER + "/purge", path=path, body=which))
+
     def pause(
         self,
         name: str,
@@ -93,13 +146,13 @@ class Client(Operating):
         """Pauses a handler on this canvas: afterwards no worker claims an event of it."""
         path = {"module": module, "name": name}
         body = given({"reason": reason, "for_s": for_s, "until": until})
-        paused = self.request("PUT", HANDLERS + "/{module}/{name}/pause", path=path, body=body, repeatable=True)
+        paused = self.request("PUT", HANDLER + "/pause", path=path, body=body, repeatable=True)
         return cast(schema.Stopped, paused)
 
     def unpause(self, name: str, *, module: str = "WORKER") -> schema.Lifted:
         """Lifts the pause, and wakes what waited."""
         path = {"module": module, "name": name}
-        return cast(schema.Lifted, self.request("DELETE", HANDLERS + "/{module}/{name}/pause", path=path))
+        return cast(schema.Lifted, self.request("DELETE", HANDLER + "/pause", path=path))
 
     def pause_canvas(
         self,
@@ -129,12 +182,36 @@ class Client(Operating):
         `retries`, `delay_s`, `factor`, `delay_max_s` and `on_death`.
         """
         path = {"module": module, "name": name}
-        answer = self.request("PUT", HANDLERS + "/{module}/{name}/pull", path=path, body=policy, repeatable=True)
+        answer = self.request("PUT", HANDLER + "/pull", path=path, body=policy, repeatable=True)
         return cast(schema.PutPulledAnswer, answer)
 
     def unpull(self, name: str, *, module: str = "WORKER") -> None:
         """Gives the events of a pulled handler to workers and targets again."""
-        self.request("DELETE", HANDLERS + "/{module}/{name}/pull", path={"module": module, "name": name})
+        self.request("DELETE", HANDLER + "/pull", path={"module": module, "name": name})
+
+    def set_target(
+        self, name: str, *, module: str = "WORKER", **target: Unpack[schema.PutTarget]
+    ) -> schema.PutAnswer:
+        """Registers an HTTP target, which gets the events of a handler, or replaces it.
+
+        It has a `url`, and perhaps a `policy`, a `secret`, `headers` and an `audience`. A secret
+        that was generated is in this answer only: if that is lost, ask for another with
+        `rotate_secret`.
+        """
+        path = {"module": module, "name": name}
+        return cast(schema.PutAnswer, self.request("PUT", HANDLER, path=path, body=target))
+
+    def targets(self, **filter: Unpack[TargetFilter]) -> schema.ListTarget:
+        """A page of the targets of the canvas, or of a handler."""
+        return cast(schema.ListTarget, self.request("GET", TARGETS, query=filter))
+
+    def each_target(self, **filter: Unpack[TargetFilter]) -> Iterator[schema.Target]:
+        """All targets of the canvas, or of a handler, page by page."""
+        return self._each(TARGETS, filter)
+
+    def remove_target(self, name: str, *, module: str = "WORKER") -> None:
+        """Deletes the target of a handler, whose events then wait."""
+        self.request("DELETE", HANDLER, path={"module": module, "name": name})
 
     def statistics(
         self,
@@ -154,5 +231,5 @@ class Client(Operating):
             answer = self.request("GET", "/v1/canvases/{canvas}/statistics", query=query)
         else:
             path = {"module": module, "name": name}
-            answer = self.request("GET", HANDLERS + "/{module}/{name}/statistics", path=path, query=query)
+            answer = self.request("GET", HANDLER + "/statistics", path=path, query=query)
         return cast(schema.Statistics, answer)

@@ -69,6 +69,35 @@ class CountFilter(_OfWaiting, total=False):
     """The `next_cursor` of the previous count."""
 
 
+class ErrorGroupFilter(Paging, total=False):
+    """Which error groups, and in what order."""
+
+    module: str | None
+    """The handler's module; requires `name`. Default `WORKER`."""
+    name: str | None
+    """The handler's name."""
+    known: bool | None
+    """Those that are marked as known, or those that are not. Default: both."""
+    order: Literal["count", "last_died"] | None
+    """First those with the most events, or those of which one died last. Default `count`."""
+
+
+class HaltedFilter(Paging, total=False):
+    """Which halted objects."""
+
+    object: str | None
+    """Only this object, by each handler for which it is halted."""
+
+
+class TargetFilter(Paging, total=False):
+    """Which targets."""
+
+    module: str | None
+    """The handler's module; requires `name`. Default `WORKER`."""
+    name: str | None
+    """The handler's name."""
+
+
 class DeadFilter(_OfEvents, Paging, total=False):
     """Which dead events."""
 

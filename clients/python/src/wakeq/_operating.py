@@ -1,20 +1,30 @@
 """Calls about many events at once, and about what their canvas allows.
 
-These are lists, counts, batches, operations, limits, switches and workers. Lists come as pages, or
-item by item.
+These are lists, counts, dead events and their error groups, halted objects, batches, operations,
+limits and switches. Lists come as pages, or item by item.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence, cast
+from typing import TYPE_CHECKING, Iterator, Sequence, cast
 
 from . import schema
-from ._requests import Requests, fresh_key, given
+from ._administering import Administering
+from ._requests import fresh_key, given
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._filters import CountFilter, DeadFilter, EndedCountFilter, EndedFilter, EventFilter, Paging
+    from ._filters import (
+        CountFilter,
+        DeadFilter,
+        EndedCountFilter,
+        EndedFilter,
+        ErrorGroupFilter,
+        EventFilter,
+        HaltedFilter,
+        Paging,
+    )
 
 EVENTS = "/v1/canvases/{canvas}/events"
 ENDED = "/v1/canvases/{canvas}/ended-events"
@@ -23,12 +33,11 @@ BATCHES = "/v1/canvases/{canvas}/batches"
 OPERATIONS = "/v1/canvases/{canvas}/operations"
 LIMITS = "/v1/canvases/{canvas}/limits"
 SWITCHES = "/v1/canvases/{canvas}/switches"
-WORKERS = "/v1/admin/workers"
-# Items that are asked for at a time where all are read.
-PAGE = 1000
+GROUPS = DEAD + "/groups"
+HALTED = "/v1/canvases/{canvas}/halted-objects"
 
 
-class Operating(Requests):
+class Operating(Administering):
     def events(self, **filter: Unpack[EventFilter]) -> schema.ListEventSummary:
         """A page of events that have not ended, by handler and due time.
 
@@ -98,6 +107,52 @@ class Operating(Requests):
     def redrive_one(self, id: str) -> schema.TheEvent:
         """Emits one dead event again."""
         return cast(schema.TheEvent, self.request("POST", DEAD + "/{id}/redrive", path={"id": id}))
+
+    def delete_dead(self, which: schema.BulkRequest) -> schema.Deleted:
+        """Deletes dead events, up to 10,000: those of a filter, or `{"all": True}`.
+
+        On `more`, repeat it with the answer's `before`, without `all`.
+        """
+        return cast(schema.Deleted, self.request("POST", DEAD + "/delete", body=which))
+
+    def error_groups(self, **filter: Unpack[ErrorGroupFilter]) -> schema.ErrorGroups:
+        """A page of error groups: dead events of a handler that died of the same error."""
+        return cast(schema.ErrorGroups, self.request("GET", GROUPS, query=filter))
+
+    def each_error_group(self, **filter: Unpack[ErrorGroupFilter]) -> Iterator[schema.ErrorGroup]:
+        """All error groups that match a filter, page by page."""
+        return self._each(GROUPS, filter)
+
+    def error_group(self, id: str) -> schema.ErrorGroup:
+        """An error group, which is the `error_group` of dead events, and of filters."""
+        return cast(schema.ErrorGroup, self.request("GET", GROUPS + "/{error_group}", path={"error_group": id}))
+
+    def know_error(self, id: str, *, note: str | None = None) -> schema.KnownError:
+        """Marks an error group as known. Repeated, it replaces the mark."""
+        path, body = {"error_group": id}, given({"note": note})
+        known = self.request("PUT", GROUPS + "/{error_group}/known", path=path, body=body, repeatable=True)
+        return cast(schema.KnownError, known)
+
+    def forget_error(self, id: str) -> None:
+        """Removes the mark of an error group."""
+        self.request("DELETE", GROUPS + "/{error_group}/known", path={"error_group": id})
+
+    def halted_objects(self, **filter: Unpack[HaltedFilter]) -> schema.ListHaltedLane:
+        """A page of objects that are halted by a dead event, the longest halted first.
+
+        Redrive that event, or skip it.
+        """
+        return cast(schema.ListHaltedLane, self.request("GET", HALTED, query=filter))
+
+    def each_halted_object(self, **filter: Unpack[HaltedFilter]) -> Iterator[schema.HaltedLane]:
+        """All halted objects, page by page."""
+        return self._each(HALTED, filter)
+
+    def skip_object(self, object: str, name: str, *, module: str = "WORKER") -> schema.Skipped:
+        """Resumes an object for a handler without its dead event."""
+        path, body = {"object": object}, {"module": module, "name": name}
+        answer = self.request("POST", "/v1/canvases/{canvas}/objects/{object}/skip", path=path, body=body)
+        return cast(schema.Skipped, answer)
 
     def open_batch(self, name: str, on_end: schema.NewBatchEnd) -> schema.Batch:
         """Opens a batch, with the event to emit at its end.
@@ -215,31 +270,3 @@ class Operating(Requests):
     def switches(self) -> list[schema.Rule]:
         """What stops the whole canvas: its pause and its block, and the block of everything."""
         return list(self._each(SWITCHES, {}))
-
-    def workers(self, **page: Unpack[Paging]) -> schema.ListWorkerSummary:
-        """A page of the worker processes of all canvases, by name, for keys of every canvas."""
-        return cast(schema.ListWorkerSummary, self.request("GET", WORKERS, query=page))
-
-    def each_worker(self, **page: Unpack[Paging]) -> Iterator[schema.WorkerSummary]:
-        """All worker processes, page by page."""
-        return self._each(WORKERS, page)
-
-    def worker(self, name: str, *, instance: str | None = None) -> schema.Worker:
-        """A worker process, with its handlers and what it ran when it was last seen.
-
-        Of several with the name, it is the one that was seen last, or that `instance`.
-        """
-        path, query = {"worker": name}, {"instance": instance}
-        return cast(schema.Worker, self.request("GET", WORKERS + "/{worker}", path=path, query=query))
-
-    def _each(
-        self, path_template: str, query: Mapping[str, object], path: Mapping[str, str] = {}
-    ) -> Iterator[Any]:
-        """The items of all pages."""
-        sent: dict[str, object] = {"limit": PAGE, **given(query)}
-        while True:
-            page = self.request("GET", path_template, path=path, query=sent)
-            yield from page["items"]
-            if not page.get("next_cursor"):
-                return
-            sent["cursor"] = page["next_cursor"]

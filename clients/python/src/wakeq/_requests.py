@@ -13,7 +13,7 @@ import time
 import uuid
 import warnings
 from types import TracebackType
-from typing import Any, Callable, Mapping, TypeVar
+from typing import Any, Callable, Iterator, Mapping, TypeVar
 from urllib.parse import quote, urlencode
 
 from ._errors import ApiError, WakeqError
@@ -25,6 +25,8 @@ RETRIES_MAX = 10
 # Longer pauses are the caller's decision.
 RETRY_AFTER_S_MAX = 30
 FIRST_PAUSE_S = 0.2
+# Items that are asked for at a time where all are read.
+PAGE = 1000
 
 R = TypeVar("R", bound="Requests")
 
@@ -116,6 +118,18 @@ class Requests:
             time.sleep(pause_s)
             attempt += 1
 
+    def _each(
+        self, path_template: str, query: Mapping[str, object], path: Mapping[str, str] = {}
+    ) -> Iterator[Any]:
+        """The items of all pages."""
+        sent: dict[str, object] = {"limit": PAGE, **given(query)}
+        while True:
+            page = self.request("GET", path_template, path=path, query=sent)
+            yield from page["items"]
+            if not page.get("next_cursor"):
+                return
+            sent["cursor"] = page["next_cursor"]
+
     def _attempt(
         self, method: str, path_template: str, target: str, sent: bytes | None, idempotency_key: str | None
     ) -> Any:
@@ -191,9 +205,13 @@ def _target(template: str, path: Mapping[str, str], query: Mapping[str, object])
 def _parameters(query: Mapping[str, object]) -> dict[str, object]:
     """Several values are one parameter, and none are no parameter."""
     wanted = {name: value for name, value in given(query).items() if value not in ([], ())}
-    return {
-        name: ",".join(value) if isinstance(value, (list, tuple)) else value for name, value in wanted.items()
-    }
+    return {name: _parameter(value) for name, value in wanted.items()}
+
+
+def _parameter(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, (list, tuple)) else value
 
 
 def _pause_s(error: WakeqError, is_repeatable: bool, attempt: int) -> float | None:
