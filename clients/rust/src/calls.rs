@@ -1,16 +1,15 @@
-//! One method per call.
+//! Calls about one event, and about dead events.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    Cancelled, Checkpoint, Client, DeadEvent, DeadFilter, Emitted, Error, EventDetail, Handler, Lifted,
-    Method, NewEvent, Page, Pause, Redriven, Request, Rule, Statistics, StatisticsRange, Stopped,
+    Cancelled, Checkpoint, Client, DeadEvent, DeadFilter, Deleted, Emitted, Error, EventDetail, Method,
+    NewEvent, Page, Redriven, Request,
 };
 
 const EVENTS: &str = "/v1/canvases/{canvas}/events";
-const HANDLER: &str = "/v1/canvases/{canvas}/handlers/{module}/{name}";
-const CANVAS_PAUSE: &str = "/v1/canvases/{canvas}/pause";
 const DEAD: &str = "/v1/canvases/{canvas}/dead-events";
 
 #[derive(Serialize)]
@@ -117,6 +116,12 @@ impl Client {
         self.request(&of_event(Method::POST, "/cancel", id).query("running", "true")).await
     }
 
+    /// Makes an event that waits due at once, and returns its id; for a running one the code is
+    /// `not-waiting`. A pause or a block still holds it.
+    pub async fn run_now(&self, id: Uuid) -> Result<Uuid, Error> {
+        Ok(self.request::<TheEvent>(&of_event(Method::POST, "/run-now", id)).await?.id)
+    }
+
     /// What the attempts of an event have left to the next one. Without anything the problem has
     /// the code `not-found`.
     ///
@@ -151,95 +156,6 @@ impl Client {
         self.send(&request.repeatable()).await.map(drop)
     }
 
-    /// All handlers of the canvas that have events, rules or targets: one request for each
-    /// thousand.
-    pub async fn handlers(&self) -> Result<Vec<Handler>, Error> {
-        let list = || Request::new(Method::GET, "/v1/canvases/{canvas}/handlers").query("limit", "1000");
-        let mut page: Page<Handler> = self.request(&list()).await?;
-        let mut all = page.items;
-        while let Some(cursor) = page.next_cursor {
-            page = self.request(&list().query("cursor", &cursor)).await?;
-            all.extend(page.items);
-        }
-        Ok(all)
-    }
-
-    /// Pauses a handler on this canvas: when it returns, no worker claims an event of it anymore.
-    ///
-    /// ```no_run
-    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
-    /// use wakeq_client::Pause;
-    ///
-    /// wakeq.pause("WORKER", "send-email", &Pause::default().reason("mail server down")).await?;
-    /// wakeq.unpause("WORKER", "send-email").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn pause(&self, module: &str, name: &str, pause: &Pause) -> Result<Stopped, Error> {
-        let request = of_handler(Method::PUT, module, name).json(pause)?;
-        self.request(&request.repeatable()).await
-    }
-
-    /// Lifts the pause, and wakes what waited.
-    pub async fn unpause(&self, module: &str, name: &str) -> Result<Lifted, Error> {
-        self.request(&of_handler(Method::DELETE, module, name)).await
-    }
-
-    /// Pauses the whole canvas: when it returns, no worker claims an event of it anymore. Emits are
-    /// accepted, and their events wait.
-    ///
-    /// ```no_run
-    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
-    /// use wakeq_client::Pause;
-    ///
-    /// wakeq.pause_canvas(&Pause::default().reason("wrong prices")).await?;
-    /// wakeq.unpause_canvas().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn pause_canvas(&self, pause: &Pause) -> Result<Stopped, Error> {
-        let request = Request::new(Method::PUT, CANVAS_PAUSE).json(pause)?;
-        self.request(&request.repeatable()).await
-    }
-
-    /// Lifts the pause of the whole canvas, and wakes what waited; handlers that are paused
-    /// themselves stay so.
-    pub async fn unpause_canvas(&self) -> Result<Lifted, Error> {
-        self.request(&Request::new(Method::DELETE, CANVAS_PAUSE)).await
-    }
-
-    /// What stops the whole canvas: its pause and its block, and the block of everything.
-    pub async fn switches(&self) -> Result<Vec<Rule>, Error> {
-        let list = Request::new(Method::GET, "/v1/canvases/{canvas}/switches").query("limit", "1000");
-        Ok(self.request::<Page<Rule>>(&list).await?.items)
-    }
-
-    /// What happened to the events of a handler, in columns for a chart.
-    ///
-    /// ```no_run
-    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
-    /// let last_day = wakeq_client::StatisticsRange::default();
-    /// let chart = wakeq.handler_statistics("WORKER", "send-email", &last_day).await?;
-    /// println!("{} emails", chart.completed.iter().sum::<u64>());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn handler_statistics(
-        &self,
-        module: &str,
-        name: &str,
-        range: &StatisticsRange,
-    ) -> Result<Statistics, Error> {
-        let request = Request::new(Method::GET, &format!("{HANDLER}/statistics"));
-        self.request(&of_range(request.path("module", module).path("name", name), range)).await
-    }
-
-    /// The same for all handlers of the canvas together.
-    pub async fn statistics(&self, range: &StatisticsRange) -> Result<Statistics, Error> {
-        let request = Request::new(Method::GET, "/v1/canvases/{canvas}/statistics");
-        self.request(&of_range(request, range)).await
-    }
-
     /// A page of dead events, the latest first: pass its `next_cursor`, with the same filter, for
     /// the next one.
     ///
@@ -271,22 +187,19 @@ impl Client {
     /// Emits dead events again, up to 10,000: those of a filter, which is not empty. On `more`,
     /// repeat it with the answer's `before`.
     pub async fn redrive(&self, filter: &DeadFilter) -> Result<Redriven, Error> {
-        self.bulk(&Bulk { filter, all: false, dry_run: false }).await
+        self.bulk("redrive", &Bulk { filter, all: false, dry_run: false }).await
     }
 
     /// The number of events that [`Client::redrive`] would emit, up to 10,000.
     pub async fn count_redrive(&self, filter: &DeadFilter) -> Result<u64, Error> {
-        Ok(self.bulk(&Bulk { filter, all: false, dry_run: true }).await?.redriven)
+        let redriven: Redriven = self.bulk("redrive", &Bulk { filter, all: false, dry_run: true }).await?;
+        Ok(redriven.redriven)
     }
 
     /// Emits all dead events of the canvas again, up to 10,000. On `more`, go on with
     /// [`Client::redrive`] and the answer's `before`.
     pub async fn redrive_all(&self) -> Result<Redriven, Error> {
-        self.bulk(&Bulk { filter: &DeadFilter::default(), all: true, dry_run: false }).await
-    }
-
-    async fn bulk(&self, bulk: &Bulk<'_>) -> Result<Redriven, Error> {
-        self.request(&Request::new(Method::POST, &format!("{DEAD}/redrive")).json(bulk)?).await
+        self.bulk("redrive", &Bulk { filter: &DeadFilter::default(), all: true, dry_run: false }).await
     }
 
     /// Emits one dead event again, and returns its id.
@@ -294,21 +207,42 @@ impl Client {
         let request = Request::new(Method::POST, &format!("{DEAD}/{{id}}/redrive")).path("id", id);
         Ok(self.request::<TheEvent>(&request).await?.id)
     }
+
+    /// Deletes dead events, up to 10,000: those of a filter, which is not empty. On `more`, repeat
+    /// it with the answer's `before`.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
+    /// use wakeq_client::DeadFilter;
+    ///
+    /// let mut emails = DeadFilter { name: Some("send-email".into()), ..DeadFilter::default() };
+    /// loop {
+    ///     let deleted = wakeq.delete_dead(&emails).await?;
+    ///     if !deleted.more {
+    ///         break;
+    ///     }
+    ///     emails.before = deleted.before;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn delete_dead(&self, filter: &DeadFilter) -> Result<Deleted, Error> {
+        self.bulk("delete", &Bulk { filter, all: false, dry_run: false }).await
+    }
+
+    /// The number of events that [`Client::delete_dead`] would delete, up to 10,000.
+    pub async fn count_delete_dead(&self, filter: &DeadFilter) -> Result<u64, Error> {
+        let deleted: Deleted = self.bulk("delete", &Bulk { filter, all: false, dry_run: true }).await?;
+        Ok(deleted.deleted)
+    }
+
+    async fn bulk<T: DeserializeOwned>(&self, verb: &str, bulk: &Bulk<'_>) -> Result<T, Error> {
+        self.request(&Request::new(Method::POST, &format!("{DEAD}/{verb}")).json(bulk)?).await
+    }
 }
 
 fn of_event(method: Method, action: &str, id: Uuid) -> Request {
     Request::new(method, &format!("{EVENTS}/{{id}}{action}")).path("id", id)
-}
-
-fn of_handler(method: Method, module: &str, name: &str) -> Request {
-    Request::new(method, &format!("{HANDLER}/pause")).path("module", module).path("name", name)
-}
-
-fn of_range(request: Request, range: &StatisticsRange) -> Request {
-    let times = [("from", range.from), ("to", range.to)];
-    let times = times.into_iter().filter_map(|(name, time)| Some((name, time?.to_rfc3339())));
-    let step = range.step_s.map(|step_s| ("step_s", step_s.to_string()));
-    times.chain(step).fold(request, |request, (name, value)| request.query(name, value))
 }
 
 pub(crate) fn fresh_key() -> String {

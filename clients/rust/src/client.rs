@@ -115,8 +115,8 @@ impl Client {
     /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
     /// use wakeq_client::{Method, Request};
     ///
-    /// let depth = Request::new(Method::GET, "/v1/canvases/{canvas}/depth").query("name", "greet");
-    /// let answer: serde_json::Value = wakeq.request(&depth).await?;
+    /// let quotas = Request::new(Method::GET, "/v1/canvases/{canvas}/quotas").query("limit", 10);
+    /// let answer: serde_json::Value = wakeq.request(&quotas).await?;
     /// # Ok(())
     /// # }
     /// ```

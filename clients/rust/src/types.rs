@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::{Error, EventOptions, Outcome, Unique};
+use crate::{Error, EventOptions, Outcome, Rule, Unique};
 
 /// An event to be emitted.
 ///
@@ -276,48 +276,6 @@ pub struct Cancelled {
     pub next: Option<String>,
 }
 
-/// A pause by a user, or a block by an admin.
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
-pub struct Rule {
-    /// `pause` or `block`.
-    pub kind: String,
-    /// What it stops: `handler`, `canvas` or `everything`.
-    pub stops: String,
-    /// The reason.
-    pub reason: Option<String>,
-    /// When it ends by itself.
-    pub until: Option<DateTime<Utc>>,
-    /// Its maker, such as `key:billing`.
-    pub created_by: String,
-    /// Since when it has been in force.
-    pub created_at: DateTime<Utc>,
-}
-
-/// A handler with its counts, which are cut off at 10,000.
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
-pub struct Handler {
-    /// Its module.
-    pub module: String,
-    /// Its name.
-    pub name: String,
-    /// Events that are due and free to run.
-    pub waiting: i64,
-    /// Events that are not due yet.
-    pub delayed: i64,
-    /// Events that are due and held by a pause or a block.
-    pub paused: i64,
-    /// Events that are running on a worker.
-    pub running: i64,
-    /// Dead events, which are kept.
-    pub dead: i64,
-    /// Since when the oldest due event has been due.
-    pub oldest_due: Option<DateTime<Utc>>,
-    /// The rules in force, a block first.
-    pub rules: Vec<Rule>,
-}
-
 /// Which time statistics are of, and in which steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatisticsRange {
@@ -369,62 +327,6 @@ pub struct StatisticsTimes {
     pub p95_s: Vec<Option<f64>>,
     /// The 99th percentile.
     pub p99_s: Vec<Option<f64>>,
-}
-
-/// Why a handler is paused, and for how long.
-///
-/// ```
-/// use std::time::Duration;
-/// use wakeq_client::Pause;
-///
-/// let pause = Pause::default().reason("mail server down").lasting(Duration::from_secs(3600));
-/// ```
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Pause {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    until: Option<DateTime<Utc>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    for_s: Option<f64>,
-}
-
-impl Pause {
-    /// Sets the reason, which others see.
-    pub fn reason(self, reason: &str) -> Self {
-        Self { reason: Some(reason.to_owned()), ..self }
-    }
-
-    /// Sets when it ends by itself, within a minute. Default: never.
-    pub fn until(self, moment: DateTime<Utc>) -> Self {
-        Self { until: Some(moment), for_s: None, ..self }
-    }
-
-    /// Sets after how long it ends by itself, on the database's clock.
-    pub fn lasting(self, length: Duration) -> Self {
-        Self { for_s: Some(length.as_secs_f64()), until: None, ..self }
-    }
-}
-
-/// The result of a pause.
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
-pub struct Stopped {
-    /// Whether it was not in force before.
-    pub new: bool,
-    /// The pause.
-    pub rule: Rule,
-}
-
-/// The result of lifting a pause.
-#[derive(Clone, Debug, Deserialize)]
-#[non_exhaustive]
-pub struct Lifted {
-    /// Whether one was in force.
-    pub lifted: bool,
-    /// A rule that stops more and holds the events all the same.
-    #[serde(default)]
-    pub under: Option<Rule>,
 }
 
 /// A page of a list.
@@ -493,6 +395,18 @@ pub struct DeadFilter {
 pub struct Redriven {
     /// Number of events that were emitted again, at most 10,000.
     pub redriven: u64,
+    /// Whether there are more: repeat it with `before`.
+    pub more: bool,
+    /// Before which time all of these had died.
+    pub before: Option<DateTime<Utc>>,
+}
+
+/// The result of a deletion of dead events.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Deleted {
+    /// Number of events that were deleted, at most 10,000.
+    pub deleted: u64,
     /// Whether there are more: repeat it with `before`.
     pub more: bool,
     /// Before which time all of these had died.

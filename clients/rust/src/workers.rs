@@ -1,4 +1,5 @@
 //! Worker processes, and what they run. They serve all canvases, so the key has to be of every one.
+//! Programs that lease events are of one canvas.
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
@@ -87,6 +88,22 @@ pub struct WorkerRun {
     pub since: DateTime<Utc>,
 }
 
+/// A program that leases events of a pulled handler, by the name that it gives.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Program {
+    /// Its name.
+    pub worker: String,
+    /// The handler's module.
+    pub module: String,
+    /// The handler's name.
+    pub name: String,
+    /// Since when it has been seen, without a pause of more than five minutes.
+    pub since: DateTime<Utc>,
+    /// When it last leased events, or spoke of a lease, to the minute.
+    pub seen_at: DateTime<Utc>,
+}
+
 impl Client {
     /// A page of the worker processes of all canvases, by name. With a key of one canvas the code
     /// is `forbidden`.
@@ -108,5 +125,10 @@ impl Client {
         let request = Request::new(Method::GET, &format!("{WORKERS}/{{worker}}")).path("worker", name);
         let instance = instance.into_iter();
         self.request(&instance.fold(request, |request, instance| request.query("instance", instance))).await
+    }
+
+    /// A page of the programs that lease events of the canvas.
+    pub async fn programs(&self, limit: u32, cursor: Option<&str>) -> Result<Page<Program>, Error> {
+        self.request(&Request::new(Method::GET, "/v1/canvases/{canvas}/programs").page(limit, cursor)).await
     }
 }

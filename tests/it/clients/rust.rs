@@ -1,5 +1,8 @@
 //! The crate `wakeq-client`: each call, for two tenants.
 
+mod crons;
+mod failures;
+mod handlers;
 mod limits;
 mod search;
 
@@ -17,7 +20,7 @@ use wakeq_service::access::Scope;
 use wakeq_service::server::HttpConfig;
 use wiremock::ResponseTemplate;
 
-use super::service;
+use super::{register_mirror, service};
 use crate::support::receiver::{Receiver, answering, calling};
 use crate::support::service::Service;
 use crate::support::{OTHER, wait_while};

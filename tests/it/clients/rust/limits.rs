@@ -1,4 +1,5 @@
-//! Limits of two tenants under the same names, and the workers that a key of every canvas sees.
+//! Limits of two tenants under the same names, and the workers and queues that a key of every canvas
+//! sees.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use wakeq::{Handlers, WorkerConfig};
 use wakeq_client::{Client, EventOptions, NewEvent, NewLimit, OnFull, PullPolicy, Rate, WorkerState};
 use wakeq_service::access::Scope;
 
-use super::{Tenants, refused, service};
+use super::{Tenants, refused, register_mirror, service};
 use crate::support::receiver::calling;
 use crate::support::wait_while;
 
@@ -103,5 +104,30 @@ async fn a_key_of_every_canvas_sees_the_workers() {
         refused(narrow.worker(&seen.name, None).await, 403, "forbidden");
     }
     worker.stop().await;
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_of_every_canvas_sees_the_queues() {
+    let service = service().await;
+    let Tenants { mine, other, .. } = Tenants::of(&service).await;
+    let key = service.wide_key("wide", &[Scope::Read]).await;
+    let wide = Client::new(&format!("http://{}", service.address), &key).unwrap();
+    assert!(wide.queues(10, None).await.unwrap().items.is_empty());
+    register_mirror(&service).await;
+    let queue = wide.queues(10, None).await.unwrap().items.remove(0);
+    assert_eq!((queue.name.as_str(), queue.patterns.len()), ("mirror", 1));
+    assert_eq!((queue.draining, queue.weight, queue.created_by.as_str()), (false, 1, "key:root"));
+    for client in [&mine, &other] {
+        let mirrored = NewEvent::new("mirror", &1).unwrap().only_to_queues();
+        assert_eq!(client.emit(&mirrored).await.unwrap().copies, 1);
+    }
+    let depth = wide.queue_depth("mirror").await.unwrap();
+    assert_eq!((depth.depth, depth.capped), (2, false));
+    refused(wide.queue_depth("none").await, 404, "not-found");
+    for narrow in [&mine, &other] {
+        refused(narrow.queues(10, None).await, 403, "forbidden");
+        refused(narrow.queue_depth("mirror").await, 403, "forbidden");
+    }
     service.stop().await;
 }
