@@ -42,8 +42,8 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let target = target();
     // Apart: together they would be built with each other's features.
-    for program in ["wakeq-bench", "wakeq"] {
-        succeed(cargo().args(["build", "--release", "--bin", program]))?;
+    for selected in [["--package", "wakeq-bench"], ["--bin", "wakeq"]] {
+        succeed(cargo().args(["build", "--release"]).args(selected))?;
     }
     let mut bench = Command::new(target.join("release/wakeq-bench"));
     bench.arg("--api").arg(target.join("release/wakeq"));
