@@ -136,11 +136,13 @@ fn the_packages_have_the_version_of_the_crates() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_tests_of_the_typescript_package_pass() {
     check_tests(&TYPESCRIPT).await;
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_tests_of_the_python_package_pass() {
     check_tests(&PYTHON).await;
 }

@@ -150,6 +150,7 @@ async fn counting_what_runs_reads_four_thousand_events() {
 
 /// EV2-30: a thousand handlers are one statement, which reads 8 rows of each at either end.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_page_of_handlers_is_read_in_one_statement() {
     let table = Table::of_one_connection().await;
     table
@@ -240,6 +241,7 @@ async fn promises_are_brought_forward_by_key() {
 /// The cost of a claim does not depend on the backlog.
 // Shows: EV2-25
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_claim_costs_the_same_in_a_long_queue() {
     let table = Table::of_one_connection().await;
     let ids = table.add(1000).await;
@@ -343,6 +345,7 @@ async fn a_batch_reads_the_dead_of_a_lane_once() {
 /// snapshot that keeps dead versions alive, what was woken or parked before.
 // Shows: EV2-01
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_minutes_statement_does_not_read_the_queue() {
     let table = Table::of_one_connection().await;
     table
@@ -377,6 +380,7 @@ async fn the_minutes_statement_does_not_read_the_queue() {
 /// A page of a resume job reads its own events, however many others wait.
 // Shows: EV2-42
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_resume_page_reads_only_its_own_events() {
     let table = Table::of_one_connection().await;
     table.add(4000).await;
@@ -408,6 +412,7 @@ async fn add_what_waits(table: &Table) {
 
 /// The depth skips from handler to handler, and reads no parked or delayed events.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_depth_does_not_read_what_waits() {
     let table = Table::of_one_connection().await;
     table.add(500).await;
@@ -423,6 +428,7 @@ async fn the_depth_does_not_read_what_waits() {
 
 /// The gauges over all canvases do the same, and read a share of a long queue.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_gauges_do_not_read_what_waits() {
     let table = Table::of_one_connection().await;
     table.add(300).await;
@@ -465,6 +471,7 @@ async fn the_gauges_do_not_read_what_waits() {
 
 /// A page of a list is a range of the index, also in a generic plan.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_page_of_events_reads_a_page() {
     let table = Table::of_one_connection().await;
     table.add_for(200, "rare").await;

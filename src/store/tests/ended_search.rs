@@ -34,6 +34,7 @@ fn meant(found: &[FoundEnded]) -> usize {
 /// partition: in a plan that was made for an empty table, too, with or without statistics, and
 /// whatever a session has set. Of a handler without events it reads nothing.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_page_reads_only_what_it_looks_at() {
     let table = Table::new().await;
     let found = "select count(*) from wakeq.ended_after('00000000-0000-0000-0000-000000000000',
@@ -86,6 +87,7 @@ fn other_indexes(plan: &str) -> Vec<&str> {
 /// By its id in the key of the table, in a plan that was made for empty partitions, too: any other
 /// index might read all of the canvas.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_kept_event_is_found_by_its_id() {
     for is_analyzed in [false, true] {
         let table = Table::of_one_connection().await;
@@ -144,6 +146,7 @@ const SHORT: &str = "
 /// The last attempts of a handler whose events are kept for a moment only: a bounded number of
 /// those that are left in their partition is passed over.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn events_that_are_kept_no_longer_are_passed_over_in_bounds() {
     let table = Table::of_one_connection().await;
     let last = async |canvas| {
@@ -162,6 +165,7 @@ async fn events_that_are_kept_no_longer_are_passed_over_in_bounds() {
 
 /// Page by page, with a mark of the last event that was looked at.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_search_goes_on_where_it_stopped() {
     let table = Table::new().await;
     table.run(FILL).await;
@@ -194,6 +198,7 @@ async fn a_search_goes_on_where_it_stopped() {
 
 /// Each of them alone and some together, of 15,000 events of each tenant.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn every_condition_is_met_by_what_is_found() {
     let table = Table::new().await;
     table.run(FILL).await;

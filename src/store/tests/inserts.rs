@@ -239,6 +239,7 @@ async fn an_id_twice_in_a_call_is_one_event() {
 
 /// The largest call that is allowed completes within the time of a statement, also with chosen ids.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn ten_thousand_chosen_ids_are_inserted_within_one_statement_timeout() {
     let table = Table::new().await;
     let events: Vec<_> = (0..10_000).map(|_| event(Due::Now)).collect();

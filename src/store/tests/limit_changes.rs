@@ -414,6 +414,7 @@ impl Course {
 
 /// Whatever happens, and in whatever order.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_free_place_goes_to_an_event_that_waits() {
     for seed in 0..4 {
         let table = Table::new().await;

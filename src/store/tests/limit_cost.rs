@@ -47,6 +47,7 @@ async fn handed_over(table: &Table, ended: &[EventId]) -> (Vec<EventId>, i64) {
 
 /// Five run and 4,000 wait, of which five after five go on.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn events_that_go_on_at_a_full_limit_read_few_pages() {
     let table = Table::of_one_connection().await;
     table.limit(MANY, KEY, places(5)).await;

@@ -193,6 +193,7 @@ async fn a_part_that_was_rolled_back_takes_its_floor_with_it() {
 
 // Shows: SUB-12
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_log_a_category_and_a_stream_are_read_in_pages_of_any_size() {
     let table = Table::new().await;
     let other = StreamId::new(CanvasId(uuid::Uuid::from_u128(7)), "companies", "s-1").unwrap();
@@ -398,6 +399,7 @@ const EACH: usize = 500;
 /// while one stays open for two seconds and the reader resumes where it was. In the same run, a
 /// naive reader that only remembers the last `seq` it saw loses events.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_reader_misses_nothing_that_is_committed_late() {
     let table = Table::new().await;
     let pool = PgPoolOptions::new()

@@ -35,6 +35,7 @@ async fn all(store: &Store, source: &EventSource, limit: usize, bytes: usize) ->
 /// Whatever the source, a page has no more than its bytes, or one event; and the pages together are
 /// the source.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_page_has_no_more_bytes_than_it_may() {
     let table = Table::new().await;
     let store = &table.store;

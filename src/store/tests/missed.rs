@@ -60,6 +60,7 @@ async fn events_of_an_interruption_are_found_page_by_page() {
 /// Wherever the promises of what waits are, and however many delayed events are between them. Those
 /// of a canvas that has no room are passed over, and nobody reads a promise twice.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn events_that_wait_are_found_among_many_delayed_ones() {
     let table = Table::new().await;
     let (other, minutes) = (CanvasId(uuid::Uuid::from_u128(7)), [1, 10, 20]);

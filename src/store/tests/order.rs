@@ -67,6 +67,7 @@ async fn die(store: &Store, id: EventId, halts: bool) {
 /// ids increase in commit order.
 // Shows: ORD-01, ORD-07, ORD-08, ORD-10, ORD-11
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn many_emitters_make_one_chain_of_each_object() {
     let table = Table::new().await;
     let objects = ["a", "b", "c", "d", "e"];
@@ -245,6 +246,7 @@ async fn a_locked_next_event_does_not_delay_completions_and_deaths() {
 /// the one before it.
 // Shows: ORD-22
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn no_event_is_missed_when_emits_and_removals_race() {
     let table = Table::new().await;
     for round in 0..150 {

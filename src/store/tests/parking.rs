@@ -54,6 +54,7 @@ async fn events_are_parked_only_while_a_rule_stands() {
 /// Two workers park while the pause is lifted; the job finds whatever they parked.
 // Shows: EV2-29, EV2-42
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn nothing_stays_parked_behind_a_lifted_rule() {
     let table = Table::new().await;
     let ids = table.add(60).await;

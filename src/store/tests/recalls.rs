@@ -149,6 +149,7 @@ async fn a_locked_copy_costs_only_itself() {
 /// take, and not as long as their promises.
 // Shows: DRV-24
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_unpaused_facet_is_processed_at_its_limit() {
     const COUNT: usize = 60;
     const CAP: u32 = 2;

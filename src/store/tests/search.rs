@@ -70,6 +70,7 @@ async fn the_end_of_an_event_reads_only_its_own_tags() {
 
 /// A page by a tag is a range of the key, in a generic plan as well, whatever the statistics.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_tag_is_found_by_its_index() {
     let table = Table::of_one_connection().await;
     table
@@ -104,6 +105,7 @@ async fn a_tag_is_found_by_its_index() {
 /// A page by an object or a batch is a range of its index, of events and of dead ones, whatever the
 /// statistics.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_object_and_a_batch_are_found_by_their_indexes() {
     let table = Table::of_one_connection().await;
     table

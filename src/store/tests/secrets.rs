@@ -145,6 +145,7 @@ async fn a_copied_secret_row_is_useless_on_another_canvas_or_address() {
 /// Each moment of a rotation finds every target's own secrets: with the old key alone, with both,
 /// with the new one alone.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_rotation_leaves_every_target_its_secrets() {
     let table = Table::new().await;
     let (before, both) =

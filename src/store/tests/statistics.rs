@@ -100,6 +100,7 @@ async fn table() -> Table {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn no_statistics_were_ever_taken() {
     let table = table().await;
     assert!(table.holds("select reltuples = -1 from pg_class where oid = 'wakeq.events_v2'::regclass").await);
@@ -107,6 +108,7 @@ async fn no_statistics_were_ever_taken() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn statistics_were_taken_while_the_queue_was_empty() {
     let table = table().await;
     used(&table, "select", 0).await;
@@ -115,6 +117,7 @@ async fn statistics_were_taken_while_the_queue_was_empty() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn statistics_were_taken_while_the_queue_held_one_event() {
     let table = table().await;
     let one =
@@ -129,6 +132,7 @@ async fn statistics_were_taken_while_the_queue_held_one_event() {
 /// The planner adds so much for a table without a usable index that all plans with it cost the same
 /// to within a hundredth. Then it may choose one that reads another table whole as well.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn no_table_is_read_whole_beside_another() {
     let table = table().await;
     let statements = statements();
@@ -145,6 +149,7 @@ async fn no_table_is_read_whole_beside_another() {
 /// hashed subplan. Postgres 18 compares the costs of the two as if sequential scans were on. With
 /// these costs every version takes the hashed one wherever it can.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn no_table_is_read_whole_to_be_hashed() {
     let table = table().await;
     look_at(&table, statements(), (ONLY_INDEXES_COST, "verbose,"), async |_, statement| {
@@ -159,6 +164,7 @@ async fn no_table_is_read_whole_to_be_hashed() {
 /// Who emits in SQL has none of a store's settings, and may have called a function while the tables
 /// were empty: the session keeps the plan.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn repeats_are_found_by_their_ids_in_the_session_of_a_caller() {
     let table = table().await;
     for name in ["events_v2", "dead_events", "emitted_ids"] {

@@ -277,6 +277,7 @@ async fn no_claim_commits_after_a_switch_was_set() {
 /// Workers park under a handler's pause and under a switch while both are lifted, in either order:
 /// nothing stays parked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn nothing_stays_parked_behind_a_lifted_switch() {
     let table = Table::new().await;
     let ids = table.add(60).await;

@@ -61,6 +61,7 @@ enum Flood {
 /// During each flood, keys of two canvases that the process has not seen yet pass at their first
 /// request.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_flood_of_invalid_keys_blocks_no_valid_key() {
     let service = Service::with(HttpConfig::default()).await;
     let revoked = service.key("revoked", OTHER, &Scope::ALL).await;

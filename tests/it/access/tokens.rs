@@ -295,6 +295,7 @@ async fn a_fetch_outlives_the_caller_that_began_it() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn unknown_keys_cost_one_fetch_a_minute() {
     let service = Service::start().await;
     service.good().await.unwrap();

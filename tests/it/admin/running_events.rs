@@ -163,6 +163,7 @@ async fn released_events_have_no_worker() {
 /// The event of a killed worker goes to another one, with another name.
 // Shows: ORD-12, ORD-14, ORD-15
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_killed_worker_s_event_becomes_another_s() {
     let scene = CrashScene::new("heir", Durations::quick()).await;
     let of = "select worker::text from wakeq.events_v2";

@@ -340,6 +340,7 @@ fn verbs(command: &[&str]) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask long` runs it"]
 fn every_command_is_tried_across_canvases() {
     let mut known = Vec::new();
     for verb in verbs(&[]) {

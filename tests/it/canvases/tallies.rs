@@ -11,6 +11,7 @@ use wakeq_streams::entities::EntityEventStatus;
 use wakeq_streams::{
     Applied, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, EntityStatus, Rejection,
 };
+use wakeq_testbed::Looks;
 
 use super::Findings;
 use super::seed::{ATTACKER, VICTIM};
@@ -97,6 +98,7 @@ async fn result(entities: &Entities, id: EventId) -> Option<String> {
 
 /// An event, once it has ended; `None` if it does not.
 async fn ended(entities: &Entities, canvas: CanvasId, id: EventId) -> Option<EntityEventStatus> {
+    let mut looks = Looks::default();
     let ended = async {
         loop {
             let progress = entities.status(canvas, id.0).await.unwrap();
@@ -105,7 +107,7 @@ async fn ended(entities: &Entities, canvas: CanvasId, id: EventId) -> Option<Ent
             {
                 return event;
             }
-            tokio::task::yield_now().await;
+            looks.pause().await;
         }
     };
     tokio::time::timeout(TIMEOUT, ended).await.ok()

@@ -8,6 +8,7 @@ use crate::support::{OTHER, connect, database, wait_while};
 
 /// The key is alone on standard output, so that `KEY=$(wakeq keys create …)` works.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_key_is_made_listed_and_revoked() {
     let database = database().await;
     let terminal = Terminal::on(&database);

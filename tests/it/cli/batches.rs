@@ -41,6 +41,7 @@ async fn plays(terminal: &Terminal) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_batch_is_opened_and_shown_on_the_database() {
     let service = Service::start().await;
     plays(&Terminal::beside(&service)).await;
@@ -48,6 +49,7 @@ async fn a_batch_is_opened_and_shown_on_the_database() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_batch_is_opened_and_shown_through_a_server() {
     let service = Service::start().await;
     plays(&Terminal::with_key(&service, &service.key)).await;

@@ -39,6 +39,7 @@ async fn left_of_both(service: &Service) -> ((i64, i64), (i64, i64)) {
 
 /// A dry run counts everything that the command would do, even if that takes several requests.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_dry_run_counts_all_that_the_command_would_do() {
     let service = Service::start().await;
     fill(&service, CanvasId::DEFAULT, 10_002).await;

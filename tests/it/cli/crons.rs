@@ -38,6 +38,7 @@ async fn shows(service: &Service, terminal: &Terminal) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn last_ticks_are_shown_on_the_database() {
     let service = Service::start().await;
     shows(&service, &Terminal::beside(&service)).await;

@@ -82,6 +82,7 @@ async fn plays(service: &Service, terminal: &Terminal) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn groups_are_marked_and_redriven_on_the_database() {
     let service = Service::start().await;
     plays(&service, &Terminal::beside(&service)).await;
@@ -89,6 +90,7 @@ async fn groups_are_marked_and_redriven_on_the_database() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn groups_are_marked_and_redriven_through_a_server() {
     let service = Service::start().await;
     let key = service.key("ada", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;

@@ -129,6 +129,7 @@ async fn filled() -> Service {
 
 // Shows: SUB-32, SUB-49
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn groups_are_shown_and_reset_on_the_database() {
     let service = filled().await;
     plays(&Terminal::beside(&service)).await;
@@ -188,6 +189,7 @@ async fn a_group_lags_by_what_the_log_holds_after_its_positions() {
 
 // Shows: SUB-32
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn groups_are_shown_and_reset_by_a_server() {
     let service = filled().await;
     plays(&Terminal::wide(&service).await).await;
@@ -202,6 +204,7 @@ const SLOW: &str = "
     create trigger slow before update on wakeq.consumer_dead for each row execute function public.slow();";
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_slow_statement_is_not_logged_unless_asked_for() {
     let service = filled().await;
     service.stage.execute(SLOW).await;

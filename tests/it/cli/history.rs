@@ -53,6 +53,7 @@ async fn shows(terminal: &Terminal) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn ended_events_are_listed_on_the_database() {
     let service = Service::start().await;
     service.stage.execute(ENDED).await;
@@ -61,6 +62,7 @@ async fn ended_events_are_listed_on_the_database() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn ended_events_are_listed_through_a_server() {
     let service = Service::start().await;
     service.stage.execute(ENDED).await;

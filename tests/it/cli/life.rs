@@ -68,6 +68,7 @@ impl Shared {
 /// EV2-42, CARD-06, EV2-12: emitted, held, woken, failed, dead, redriven; each step from a
 /// terminal.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_operator_follows_an_event_through_its_life() {
     let shared = Shared::new("cli-life").await;
     let terminal = &shared.terminal;
@@ -126,6 +127,7 @@ async fn an_operator_follows_an_event_through_its_life() {
 
 /// EV2-34, EV2-09: delayed events are shown, run early, cancelled and purged.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_operator_handles_waiting_events() {
     let shared = Shared::new("cli-waiting").await;
     let terminal = &shared.terminal;
@@ -216,6 +218,7 @@ async fn durations_are_the_deployments() {
 /// They do not change under a process that is connected, nor under a claim that it left, unless
 /// they are forced to.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn durations_do_not_change_under_running_processes() {
     let database = database().await;
     let terminal = Terminal::on(&database);

@@ -77,6 +77,7 @@ async fn plays(terminal: &Terminal) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn limits_are_set_on_the_database() {
     let service = Service::start().await;
     plays(&Terminal::beside(&service)).await;
@@ -84,6 +85,7 @@ async fn limits_are_set_on_the_database() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn limits_are_set_by_a_server() {
     let service = Service::start().await;
     plays(&Terminal::wide(&service).await).await;

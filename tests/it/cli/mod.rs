@@ -312,6 +312,7 @@ async fn wrong_arguments_are_explained() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn reports_an_unreachable_server() {
     let terminal = Terminal::without_variables().set("DATABASE_URL", "postgres://nobody@127.0.0.1:1/nothing");
     let expected = "wakeq: Postgres is not reachable: check DATABASE_URL";

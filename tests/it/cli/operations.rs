@@ -134,6 +134,7 @@ async fn the_exit_code_says_how_an_operation_on_a_server_ended() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn operations_are_begun_on_the_database() {
     let service = Service::start().await;
     plays(&service, &Terminal::beside(&service)).await;
@@ -141,6 +142,7 @@ async fn operations_are_begun_on_the_database() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn operations_are_begun_on_a_server() {
     let service = Service::start().await;
     let scopes = [Scope::Emit, Scope::Read, Scope::Values, Scope::Operate];

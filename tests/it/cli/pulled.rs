@@ -71,6 +71,7 @@ async fn plays(terminal: &Terminal) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn events_are_leased_on_the_database() {
     let service = Service::start().await;
     plays(&Terminal::beside(&service)).await;
@@ -78,6 +79,7 @@ async fn events_are_leased_on_the_database() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn events_are_leased_from_a_server() {
     let service = Service::start().await;
     plays(&Terminal::wide(&service).await).await;

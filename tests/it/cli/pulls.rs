@@ -56,6 +56,7 @@ async fn plays(terminal: &Terminal) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn copies_are_pulled_on_the_database() {
     let service = Service::start().await;
     plays(&Terminal::beside(&service)).await;

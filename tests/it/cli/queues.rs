@@ -81,6 +81,7 @@ async fn plays(terminal: &Terminal) {
 
 // Shows: DRV-06
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn queues_are_registered_on_the_database() {
     let service = Service::start().await;
     plays(&Terminal::beside(&service)).await;

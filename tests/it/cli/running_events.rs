@@ -25,6 +25,7 @@ async fn emit(service: &Service, canvas: CanvasId, handler: &str, worker: Option
 /// an event by itself, name their worker.
 // Shows: ORD-12, ORD-14, ORD-15
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn commands_show_which_worker_runs_an_object() {
     let service = Service::start().await;
     let (index, link) = emit(&service, CanvasId::DEFAULT, "index", Some("one")).await;
@@ -82,6 +83,7 @@ async fn commands_show_which_worker_runs_an_object() {
 /// A running event is cancelled on request only, and whoever looks at it sees by whom. Those of
 /// another canvas are not found.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn commands_cancel_what_runs() {
     let service = Service::start().await;
     let (theirs, _) = emit(&service, OTHER, "index", Some("one")).await;

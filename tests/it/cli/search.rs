@@ -42,6 +42,7 @@ async fn plays(terminal: &Terminal) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn events_are_found_on_the_database() {
     let service = Service::start().await;
     plays(&Terminal::beside(&service)).await;
@@ -49,6 +50,7 @@ async fn events_are_found_on_the_database() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn events_are_found_through_a_server() {
     let service = Service::start().await;
     plays(&Terminal::with_key(&service, &service.key)).await;

@@ -58,6 +58,7 @@ async fn emitted(terminal: &Terminal, arguments: &[&str]) -> u64 {
 
 /// What a command emits is written before it ends.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_history_of_the_database() {
     let service = Service::start().await;
     count(&service).await;

@@ -61,6 +61,7 @@ async fn plays(terminal: &Terminal) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn canvases_are_stopped_on_the_database() {
     let service = Service::start().await;
     plays(&Terminal::beside(&service)).await;

@@ -46,6 +46,7 @@ async fn plays(terminal: &Terminal) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_event_is_emitted_with_a_key_on_the_database() {
     let service = Service::start().await;
     plays(&Terminal::beside(&service)).await;

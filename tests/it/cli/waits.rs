@@ -53,6 +53,7 @@ const SLOW: &str = "create function slow() returns trigger language plpgsql as $
                     begin perform pg_sleep(3); return null; end $$";
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn long_commands_say_how_far_they_are() {
     if !has_terminals() {
         return;

@@ -46,6 +46,7 @@ async fn pass(admin: &Admin, random: &mut u64, kills: &mut u32) {
 /// A tick every six seconds, over 100 minutes in which daylight saving begins in its zone.
 // Shows: EV2-48
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
     let clockwork = FakeClockDatabase::at("2027-03-28T00:20:00Z").await;
     let ((one, _), (other, _)) = (clockwork.process().await, clockwork.process().await);
@@ -103,6 +104,7 @@ async fn a_pause_amid_passes_leaves_nothing_ahead() {
 /// Real processes, killed in a transaction of ticks and after one: the next processes continue, and
 /// no tick is emitted twice.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_scheduler_that_is_killed_leaves_its_ticks_to_the_next() {
     let scene = CrashScene::new("crons", Durations::quick()).await;
     let role = Role::Worker { capacity: 4, shutdown_grace_ms: 100 };

@@ -57,6 +57,7 @@ async fn emit_on(
 /// was given the new one continues, one that was not can no longer connect, and what was emitted is
 /// there.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_password_changes_amid_emits() {
     let Some(cluster) = cluster("a test that changes who may connect to Postgres").await else { return };
     let url = cluster.url("postgres");

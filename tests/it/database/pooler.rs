@@ -86,6 +86,7 @@ fn config() -> StoreConfig {
 /// Two workers and an emitter have at most three sessions between them: order, retries, a pause and
 /// its end, on two canvases.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn workers_run_through_a_pooler_in_transaction_mode() {
     let Some(pooled) = Pooled::open(OPTIONS).await else { return };
     let pooled = pooled.give_settings().await;
@@ -186,6 +187,7 @@ async fn a_role_without_the_settings_that_a_pooler_needs_is_refused() {
 /// A rotation to another role: its settings are checked before it is used, those of the same role
 /// are not again.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn another_role_needs_the_settings_as_well() {
     let Some(pooled) = Pooled::open(OPTIONS).await else { return };
     let mut pooled = pooled.give_settings().await;

@@ -291,6 +291,7 @@ async fn the_requests_in_the_page_on_http_do_what_it_says() {
 
 /// Its shell commands and requests, and how it shows an event that waits.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_commands_in_the_guide_do_what_it_says() {
     let Some(reader) = Reader::new().await else { return };
     die(&reader.service, CanvasId::DEFAULT).await;
@@ -308,6 +309,7 @@ async fn the_commands_in_the_guide_do_what_it_says() {
 
 /// The group that the page is about is marked and unmarked, and comes back.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_commands_in_the_page_on_dead_events_do_what_it_says() {
     let Some(reader) = Reader::new().await else { return };
     let sql = "

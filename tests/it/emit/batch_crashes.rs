@@ -52,6 +52,7 @@ async fn a_worker_dies_before_it_looks_whether_the_batch_is_over() {
 
 /// One event and right counts, however many workers are killed meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_batch_ends_once_and_counts_right_while_workers_are_killed() {
     let (members, kills) = (size(1_000, 100_000), size(4, 60));
     let scene = CrashScene::new("batch-kills", Durations::quick()).await;

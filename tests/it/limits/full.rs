@@ -35,6 +35,7 @@ async fn until_number(observer: &mut sqlx::PgConnection, query: &'static str, ex
 /// A place that frees goes to the next event in the process that freed it: its end, a look for the
 /// next one, and the claim of that. None of those that wait is looked at in between.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_place_goes_on_in_three_statements() {
     let Some(cluster) = cluster("a test that counts the statements of a whole server").await else { return };
     let url = cluster.url("postgres");

@@ -94,6 +94,7 @@ async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs()
 /// After a long read, the canvas's turn rests for up to two seconds if it has read much and another
 /// canvas has made requests to the process, and not at all if it is alone.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
     let service = patient(HttpConfig::default()).await;
     let key = service.key("one", OTHER, &Scope::ALL).await;

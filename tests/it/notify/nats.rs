@@ -98,6 +98,7 @@ async fn a_deleted_stream_is_made_again() {
 
 /// The stream and the consumer were made in advance, with a time of a second for an answer.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_message_that_is_held_long_is_not_redelivered() {
     let Some((_server, client)) = server().await else { return };
     let streams = jetstream::new(client.clone());

@@ -85,6 +85,7 @@ fn assert_chain(links: &[Link], count: usize) {
 /// come, the events of each object run in the order of its chain, without a gap, each once.
 // Shows: ORD-01, ORD-03, ORD-13, ORD-29
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn events_of_an_object_run_in_their_order() {
     let (stage, notifier) = Stage::memory_with(patient()).await;
     let (objects, each) = (12, 20_i64);
@@ -322,6 +323,7 @@ async fn two_consumers_see_the_same_order() {
 /// id that is committed after a larger one of its object.
 // Shows: ORD-07, ORD-08, ORD-10
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn ids_grow_in_the_order_of_the_commits() {
     let (stage, notifier) = Stage::memory().await;
     let (count, emitters, objects) = (size(2_000, 20_000), 32, 20);

@@ -88,6 +88,7 @@ const INVARIANTS: [(&str, &str); 7] = [
 // Shows: ORD-01, ORD-02, ORD-05, ORD-11, ORD-12, ORD-13, ORD-14, ORD-15, ORD-16, ORD-17, ORD-20
 // Shows: ORD-23, ORD-24, ORD-27, ORD-28, ORD-29, ORD-30, ORD-31, ORD-32, ORD-33, ORD-34
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn order_outlives_the_processes() {
     let scene = CrashScene::new("order", Durations::crowd()).await;
     sqlx::query("create table killed (pid integer)").execute(&scene.pool).await.unwrap();
@@ -285,6 +286,7 @@ async fn an_emitter_dies_within_its_transaction() {
 /// with the same link, and before any event behind it.
 // Shows: ORD-17, ORD-23, ORD-25, ORD-27, ORD-28
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_worker_dies_before_it_records_the_end() {
     let scene = CrashScene::new("processed", Durations::quick()).await;
     let on = || Event::new(WORK, &Work::lasting(1)).unwrap().on("work:1").unwrap();

@@ -77,6 +77,7 @@ async fn only_those_who_may_close_or_give_up_a_batch() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn batches_have_pages() {
     let service = Service::start().await;
     let events: Vec<_> = (0..101).map(|n| format!("b{n:03}")).collect();

@@ -8,6 +8,7 @@ use super::scene::Scene;
 use crate::support::service::Service;
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_list_and_a_form_are_used_by_keys_alone() {
     let service = Service::start().await;
     let Some(browser) = Browser::open(&service).await else { return };

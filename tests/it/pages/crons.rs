@@ -145,6 +145,7 @@ async fn a_last_tick_leads_to_its_event() {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn crons_are_listed_page_by_page() {
     let service = Service::start().await;
     for number in 0..101 {

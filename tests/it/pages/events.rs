@@ -138,6 +138,7 @@ async fn a_long_list_has_pages_and_can_be_selected_as_a_whole() {
 
 /// Selected in the list, counted, and done as one operation. Another tenant's event is left alone.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn selected_events_are_one_operation() {
     let service = Service::start().await;
     let mut ids = Vec::new();

@@ -263,6 +263,7 @@ fn is_harmless(page: &Shown) {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn no_text_of_others_is_mark_up_on_any_page() {
     let service = Service::start().await;
     let key = service.wide_key(&evil("signed-in"), &Scope::ALL).await;

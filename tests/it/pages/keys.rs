@@ -64,6 +64,7 @@ async fn a_key_is_made_shown_once_and_revoked() {
 
 /// Somebody who only reads may send as many other forms as they like.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn forms_that_are_refused_do_not_let_a_key_be_made_twice() {
     let service = Service::start().await;
     let visitor = Visitor::with_key(&service, &service.key).await;

@@ -87,6 +87,7 @@ async fn a_full_limit_says_who_holds_it_and_who_waits() {
 
 /// More events wait for another limit, and come first in the list, than are looked at.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn events_that_wait_for_another_limit_hide_none_that_waits_for_this_one() {
     let service = Service::start().await;
     for limit in ["customer", "exports"] {

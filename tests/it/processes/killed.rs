@@ -19,6 +19,7 @@ const ENDED: &str = "select count(distinct event) from runs where ended_at is no
 
 // Shows: EV2-10
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_worker_is_killed_amid_running_events() {
     let scene = CrashScene::new("kill-worker", Durations::crowd()).await;
     let count = size(100, 2_000);
@@ -43,6 +44,7 @@ async fn a_worker_is_killed_amid_running_events() {
 /// Every event completes, whatever the moment of the kill.
 // Shows: EV2-10
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn workers_are_killed_at_random_moments() {
     let scene = CrashScene::new("random-kills", Durations::quick()).await;
     let (count, kills) = (size(80, 1_000), size(2, 8));
@@ -71,6 +73,7 @@ async fn workers_are_killed_at_random_moments() {
 /// Pub/Sub may forget everything.
 // Shows: EV2-15, EV2-17
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_emulator_is_killed_while_events_flow() {
     let mut emulator = PubSub::to_be_killed().await.unwrap().service;
     let timing = if is_full() { Durations::crowd() } else { Durations::quick() };
@@ -88,6 +91,7 @@ async fn the_emulator_is_killed_while_events_flow() {
 
 // Shows: EV2-10, EV2-15
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn postgres_is_killed_while_events_flow() {
     let Some(mut cluster) = cluster("a test that kills Postgres").await else { return };
     let timing = if is_full() { Durations::crowd() } else { Durations::quick() };
@@ -125,6 +129,7 @@ async fn an_emitter_dies_between_commit_and_publish() {
 /// See also EV2-42.
 // Shows: EV2-26
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_admin_is_killed_half_way_through_an_unpause() {
     let scene = CrashScene::new("kill-admin", Durations::crowd()).await;
     let count = size(2_500, 20_000) as i64;
@@ -172,6 +177,7 @@ async fn an_admin_dies_between_lifting_a_pause_and_waking_anything() {
 /// The same with the pause of a whole canvas: before its job has made one for the handler, and
 /// right after that.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_admin_dies_while_it_lifts_the_pause_of_a_canvas() {
     for (name, point) in [("canvas-lifted", "rule.lifted"), ("canvas-spread", "resume.page")] {
         let scene = CrashScene::new(name, Durations::quick()).await;

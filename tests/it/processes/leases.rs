@@ -17,6 +17,7 @@ const TAKEN_OVER: &str = "select count(*) from runs l where exists (
 /// A run of three leases is one run, and no transaction is open meanwhile.
 // Shows: EV2-13, EV2-36
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_handler_of_three_leases_runs_once() {
     let scene = CrashScene::new("long", Durations::quick()).await;
     let (_one, _other) = (scene.worker(4).await, scene.worker(4).await);
@@ -39,6 +40,7 @@ async fn a_handler_of_three_leases_runs_once() {
 /// it.
 // Shows: EV2-10
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_frozen_worker_loses_its_claims() {
     let scene = CrashScene::new("frozen", Durations::quick()).await;
     let frozen = scene.worker(4).await;
@@ -111,6 +113,7 @@ async fn an_event_that_kills_its_process_ends_among_the_dead() {
 /// The worker is killed before its handler is cut off. No other one starts the event: it is
 /// deleted. That of another canvas, which ran at the same worker, runs again.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_cancelled_event_whose_worker_was_killed_is_deleted() {
     let scene = CrashScene::new("cancelled", Durations::quick()).await;
     let victim = scene.worker(4).await;
@@ -134,6 +137,7 @@ async fn a_cancelled_event_whose_worker_was_killed_is_deleted() {
 
 // Shows: EV2-14, EV2-35, CARD-08
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn sigterm_lets_short_handlers_end_and_cuts_the_long_one() {
     let scene = CrashScene::new("sigterm", Durations::quick()).await;
     let worker = scene.worker(8).await; // with a grace of 3 s

@@ -131,6 +131,7 @@ async fn there_are_never_more_than_the_limit_whatever_is_killed() {
 /// Ten thousand keys of one family at once, each with one place.
 // Shows: LIMIT-04
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn each_of_many_keys_has_a_place_of_its_own_whatever_is_killed() {
     let scene = CrashScene::new("limits-keys", Durations::crowd()).await;
     journal::create(&scene.pool).await;

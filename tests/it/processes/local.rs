@@ -70,6 +70,7 @@ async fn deleted(process: &mut Process, count: usize) {
 /// one.
 // Shows: LOCAL-01
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn one_process_is_a_whole_queue_and_forgets_nothing() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     let mut process = Process::own("all --capacity 2", stage.database.url(), None, &LOCAL);
@@ -104,6 +105,7 @@ async fn one_process_is_a_whole_queue_and_forgets_nothing() {
 /// A process that lets the database sleep sends nothing while it is idle, neither its API nor its
 /// worker, and takes the next request as before.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn one_process_lets_the_database_sleep() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     let mut observer = sqlx::PgConnection::connect(stage.database.url()).await.unwrap();
@@ -124,6 +126,7 @@ async fn one_process_lets_the_database_sleep() {
 /// the row.
 // Shows: LOCAL-02
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn events_of_other_processes_are_found_by_their_promises() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     let mut server = Process::stock("serve", stage.database.url(), None, &LOCAL);

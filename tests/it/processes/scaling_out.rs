@@ -56,6 +56,7 @@ async fn a_second_worker_has_work_at_once_over_pubsub() {
 /// first is killed, and every event completes.
 // Shows: EV2-06
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_second_process_runs_at_capacity_within_a_second() {
     let scene = CrashScene::new("second-process", Durations::crowd()).await;
     let (count, lasting_ms) = if is_full() { (600, 2_000) } else { (40, 400) };
@@ -83,6 +84,7 @@ async fn a_second_process_runs_at_capacity_within_a_second() {
 /// of a tenth.
 // Shows: EV2-06
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn eight_workers_share_a_backlog_evenly() {
     let broker = Broker::pubsub("eight-workers").await;
     let stage = Stage::with(broker.notifier.clone(), wakeq::Timing::default()).await;

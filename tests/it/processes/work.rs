@@ -221,6 +221,7 @@ async fn a_process_without_handlers_only_wakes() {
 /// same.
 // Shows: TARGET-10
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_delivery_whose_worker_is_killed_is_made_again() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     let mut receiver = Receiver::start().await;
@@ -293,6 +294,7 @@ async fn consumers_live_beside_handlers() {
 /// A process that can't start reports why, and ends with an error; in Cloud Logging's format, if
 /// that is configured.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_process_that_cannot_begin_says_why() {
     let empty = TestDatabase::create(b"empty", async |_| Ok::<_, std::io::Error>(())).await.unwrap();
     for command in ["work", "all"] {

@@ -41,6 +41,7 @@ async fn register(scene: &CrashScene) {
 /// except those in flight at a kill.
 // Shows: DRV-12
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn copies_outlive_the_processes() {
     // So many wait for their turns that waking them repeatedly would be the load.
     let calm = Durations { grace_ms: 60_000, backoff_ms: 60_000, ..Durations::crowd() };

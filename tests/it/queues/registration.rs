@@ -69,6 +69,7 @@ const RECORDED: &str = "select count(*) from wakeq.audit_log";
 /// replaces the first.
 // Shows: DRV-20, DRV-22
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn registering_the_same_again_changes_nothing() {
     let (stage, _) = Stage::memory().await;
     let put = stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
@@ -91,6 +92,7 @@ async fn registering_the_same_again_changes_nothing() {
 
 // Shows: DRV-06
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn rejects_invalid_queue_settings() {
     let (stage, _) = Stage::memory().await;
     let many: Vec<String> = (0..21).map(|number| format!("p{number}")).collect();
@@ -133,6 +135,7 @@ const COSTLY: &str = "
 /// Every emitter compiles all patterns together: a registration that would exceed what they can
 /// hold is refused, before it stops them.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn patterns_that_emitters_could_not_hold_are_refused() {
     let (stage, _) = Stage::memory().await;
     sqlx::raw_sql(COSTLY).execute(&stage.pool).await.unwrap();
@@ -147,6 +150,7 @@ async fn patterns_that_emitters_could_not_hold_are_refused() {
 
 /// Another release may have registered them: their queues get no copies, and the others do.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn patterns_that_this_release_can_t_read_stop_no_emit() {
     let (stage, _) = Stage::memory().await;
     for unreadable in ["(", "((a{1000}){1000}){100}"] {
@@ -163,6 +167,7 @@ async fn patterns_that_this_release_can_t_read_stop_no_emit() {
 
 /// They wait for each other, here as long as the test does.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn registrations_at_once_are_all_done() {
     let (stage, _) = Stage::memory().await;
     let store = stage.patient(Timing::default()).await;
@@ -226,6 +231,7 @@ async fn facets_are_the_canvases_with_copies() {
 
 /// The copies of a canvas that is paused in a queue resume as soon as it is allowed turns.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn waiting_copies_resume_when_their_canvas_is_unpaused() {
     let (stage, notifier) = Stage::memory().await;
     stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();

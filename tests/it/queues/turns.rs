@@ -173,6 +173,7 @@ async fn a_worker_without_the_queues_handler_leaves_its_copies_alone() {
 /// later.
 // Shows: ORD-02
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn consumers_beside_one_another_see_the_same_order() {
     type Seen = BTreeMap<(CanvasId, String), Vec<(i64, u64)>>;
     let (stage, _) = Stage::memory().await;

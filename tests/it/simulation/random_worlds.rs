@@ -434,12 +434,14 @@ fn the_simulation_catches_a_missing_handover() {
 // Notifications that are duplicated, put back or taken by several workers start nothing twice.
 // Shows: EV2-52
 #[test]
+#[ignore = "long: `cargo xtask long` runs it"]
 fn without_lost_claims_every_event_runs_to_completion_once() {
     let tally = check_worlds(Faults::OfMessages, size(1_500, 6_000) as u64);
     assert_eq!((tally.lost_claims, tally.poison), (0, 0), "{tally:?}");
 }
 
 #[test]
+#[ignore = "long: `cargo xtask long` runs it"]
 fn nothing_is_lost_when_processes_die_stall_and_hear_no_answer() {
     let tally = check_worlds(Faults::OfProcesses, size(1_500, 6_000) as u64);
     let (lost, poison) = (size(250, 1_000) as u32, size(25, 100) as u32);

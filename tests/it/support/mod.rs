@@ -36,8 +36,8 @@ use wakeq::{
     QueueWorker, RetryPolicy, Route, Store, StoreConfig, Timing, WorkerConfig,
 };
 use wakeq_streams::Groups;
-pub(crate) use wakeq_testbed::wait_while;
 use wakeq_testbed::{Cluster, ClusterOptions, Folder, TestDatabase};
+pub(crate) use wakeq_testbed::{Looks, wait_while};
 
 /// The canvas of another tenant.
 pub(crate) const OTHER: CanvasId = canvas(7);
@@ -247,6 +247,7 @@ impl Stage {
     /// Waits until every event is gone, as long as they become fewer.
     pub(crate) async fn until_empty(&self) {
         let (mut fewest, mut since) = (i64::MAX, Instant::now());
+        let mut looks = Looks::default();
         loop {
             let rows = self.rows().await;
             if rows == 0 {
@@ -257,7 +258,7 @@ impl Stage {
             } else if since.elapsed() > TIMEOUT {
                 panic!("{rows} events are left: {}", self.left().await);
             }
-            tokio::task::yield_now().await;
+            looks.pause().await;
         }
     }
 
@@ -327,12 +328,13 @@ impl Stage {
 
 /// Asks again and again until there is an answer.
 pub(crate) async fn until<T>(expected: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let mut looks = Looks::default();
     let asking = async {
         loop {
             if let Some(answer) = ask().await {
                 return answer;
             }
-            tokio::task::yield_now().await;
+            looks.pause().await;
         }
     };
     tokio::time::timeout(TIMEOUT, asking).await.expect(expected)

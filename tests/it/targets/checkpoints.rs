@@ -64,6 +64,7 @@ async fn a_target_goes_on_where_it_was() {
 
 /// An answer of 425 is no failure, and yet says what was wrong with it, once for each attempt.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_broken_checkpoint_is_the_target_s_fault_also_if_it_is_too_early() {
     let service = service().await;
     let mut receiver = Receiver::start().await;

@@ -35,6 +35,7 @@ async fn age(stage: &Stage, id: EventId, what: &str) {
 /// waited before, and begins again when the event is redriven.
 // Shows: TARGET-05
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_refused_event_has_a_day_from_its_first_refusal() {
     let (stage, _) = Stage::memory().await;
     let mut events = Vec::new();

@@ -12,7 +12,7 @@ use wakeq_streams::{BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, Event
 
 use super::scraped::{ANY_PORT, address, scrape};
 use crate::processes::work::Process;
-use crate::support::{Stage, TIMEOUT, wait_while};
+use crate::support::{Looks, Stage, TIMEOUT, wait_while};
 
 /// Appends an event of a company of this canvas; returns its `seq`.
 async fn append(log: &Log, canvas: CanvasId, says: &str) -> i64 {
@@ -23,13 +23,14 @@ async fn append(log: &Log, canvas: CanvasId, says: &str) -> i64 {
 
 /// Scrapes until these series have these values.
 async fn until(url: &str, expected: &[(&str, f64)]) -> BTreeMap<String, f64> {
+    let mut looks = Looks::default();
     let seen = async {
         loop {
             let series = scrape(url).await;
             if expected.iter().all(|(name, value)| series.get(*name) == Some(value)) {
                 return series;
             }
-            tokio::task::yield_now().await;
+            looks.pause().await;
         }
     };
     let seen = tokio::time::timeout(TIMEOUT, seen).await;

@@ -18,7 +18,7 @@ use wakeq::{
     RetryPolicy, Route, Stop, Timing,
 };
 
-use crate::support::{Stage, connect, scope};
+use crate::support::{Looks, Stage, connect, scope};
 
 const STEPS: usize = 60;
 const KILO: Duration = Duration::from_secs(1000);
@@ -367,12 +367,13 @@ async fn operate(kit: &TestKit, kind: OperationKind, name: &str) -> String {
     let filter = EventFilter { name: Some(name.parse().unwrap()), ..EventFilter::default() };
     let new = NewOperation::new(kind, filter);
     let begun = kit.admin().begin_operation(CanvasId::DEFAULT, &new, &Actor::admin("ada")).await.unwrap();
+    let mut looks = Looks::default();
     loop {
         let latest = kit.admin().operation(CanvasId::DEFAULT, begun.id).await.unwrap();
         if latest.ended_at.is_some() {
             return format!("{} {} {}", begun.preview_count, latest.changed, latest.skipped);
         }
-        tokio::task::yield_now().await;
+        looks.pause().await;
     }
 }
 

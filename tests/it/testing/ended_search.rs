@@ -117,6 +117,7 @@ fn filters(canvas: CanvasId) -> Vec<(EndedFilter, Vec<u32>)> {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_search_finds_the_same_kept_events_on_both() {
     let (_stage, mut real) = on_postgres().await;
     let mut memory = TestKit::new();

@@ -223,6 +223,7 @@ async fn handlers_may_come_later() {
 
 // Shows: KIT-05
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn endless_emits_of_handlers_are_an_error() {
     let mut kit = TestKit::new();
     let queue = kit.queue();
@@ -241,6 +242,7 @@ async fn endless_emits_of_handlers_are_an_error() {
 
 /// A drain may run more than the minimum bound if there are many events.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn many_events_that_come_to_rest_are_no_error() {
     let mut kit = TestKit::new();
     kit.handlers(Handlers::new().on("one", |_| async { Ok(()) })).unwrap();

@@ -162,6 +162,7 @@ impl Player {
 /// Whatever is emitted, memory and Postgres answer and show the same.
 // Shows: KIT-03
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn memory_and_postgres_agree_on_unique_keys() {
     let mut outcomes = String::new();
     for seed in 1..=size(4, 12) as u64 {

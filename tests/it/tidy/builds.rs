@@ -41,8 +41,7 @@ fn features(build: &str) -> BTreeMap<String, Vec<String>> {
 fn tree(options: &[&str]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments =
-        ["tree", "--color=never", "--offline", "--locked", "--prefix=none", "--format={p}|{f}"];
+    let arguments = ["tree", "--color=never", "--offline", "--locked", "--prefix=none", "--format={p}|{f}"];
     let output = Command::new(cargo).args(arguments).args(options).current_dir(root).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()

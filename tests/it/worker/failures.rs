@@ -248,6 +248,7 @@ async fn a_lost_lease_stops_the_handler() {
 
 /// A row locked by another session does not cost the other handlers their leases.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_locked_row_costs_only_its_own_lease() {
     // Long enough that a busy machine does not cost the others theirs.
     let (stage, _) = Stage::memory_with(Timing { lease: Duration::from_secs(6), ..quick() }).await;
@@ -394,6 +395,7 @@ async fn dead_events_of_other_canvases_are_not_listed() {
 /// whatever canvas.
 // Shows: ORD-04
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_event_that_is_too_early_comes_again_and_is_not_counted() {
     let (stage, notifier) = Stage::memory().await;
     let (mut worker, mut door) = stage.door(once("greet"));

@@ -86,6 +86,7 @@ fn waits(mut ran: Vec<HandlerRun>, emitted: &HashMap<i64, Instant>) -> Vec<Durat
 /// A busy worker renews what it holds, learns of its completions, and hands over.
 // Shows: EV2-13, ORD-05, ORD-22
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_busy_worker_loses_no_claim_and_stalls_no_object() {
     let broker = Broker::pubsub("busy").await;
     let timing =

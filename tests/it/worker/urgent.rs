@@ -62,6 +62,7 @@ async fn runs_while_a_backlog_waits(stage: &Stage) {
 
 // Shows: URG-01
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn they_run_while_a_backlog_waits_in_one_process() {
     for notifier in [Arc::new(LocalNotifier::new()) as Arc<dyn Notifier>, Arc::new(MemoryNotifier::new())] {
         runs_while_a_backlog_waits(&Stage::with(notifier, promised_late()).await).await;
@@ -95,6 +96,7 @@ pub(super) async fn nats(test: &str) -> Option<Arc<dyn Notifier>> {
 
 // Shows: URG-01
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn they_run_while_a_backlog_waits_over_nats() {
     let Some(notifier) = nats("urgent").await else { return };
     runs_while_a_backlog_waits(&Stage::with(notifier, promised_late()).await).await;
@@ -116,6 +118,7 @@ pub(super) async fn pubsub(test: &str) -> Arc<dyn Notifier> {
 
 // Shows: URG-01
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn they_run_while_a_backlog_waits_over_pubsub() {
     runs_while_a_backlog_waits(&Stage::with(pubsub("urgent").await, promised_late()).await).await;
 }

@@ -8,6 +8,7 @@
 mod choice;
 mod containers;
 mod limit;
+mod looks;
 mod nats;
 mod postgres;
 mod process;
@@ -16,6 +17,7 @@ mod pubsub;
 pub use choice::{Choice, ChosenService, PostgresChoice, PubSubChoice, Requested, UnknownChoice};
 pub use containers::{Container, ContainerError};
 pub use limit::TestTime;
+pub use looks::Looks;
 pub use nats::{NatsError, NatsServer};
 pub use postgres::{
     Cluster, ClusterOptions, DatabaseError, DownloadError, Folder, PgBouncer, PgBouncerError,
@@ -31,12 +33,13 @@ pub use pubsub::{EmulatorError, GoogleEmulator, Installation, NotInstalled, OwnE
 macro_rules! wait_while {
     ($condition:expr, $words:literal) => {{
         let limit = std::time::Duration::from_secs(30);
-        // A paused clock does not advance while a condition is asked again and again.
+        // A paused clock does not advance meanwhile.
         let began = std::time::Instant::now();
+        let mut looks = $crate::Looks::default();
         let waiting = async {
             while $condition {
                 assert!(began.elapsed() < limit, $words);
-                tokio::task::yield_now().await;
+                looks.pause().await;
             }
         };
         tokio::time::timeout(limit, waiting).await.expect($words);

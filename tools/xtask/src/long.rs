@@ -1,5 +1,4 @@
-//! `cargo xtask long`: the integration tests that take ten seconds and more, which `cargo test`
-//! leaves out.
+//! `cargo xtask long`: the tests that take longest, which `cargo test` leaves out.
 //!
 //! It holds no list of them: what is marked is run.
 
@@ -12,7 +11,8 @@ use crate::{cargo, root, succeed};
 
 /// The line above a long test.
 const MARK: &str = "#[ignore = \"long: `cargo xtask long` runs it\"]";
-const TESTS: &str = "tests/it";
+/// Where marked tests are: the integration tests, and the unit tests in files of their own.
+const TESTS: [&str; 4] = ["tests/it", "src", "streams/src", "service/src"];
 /// As long as the longest of them takes on a busy machine, and longer than a short one may.
 const LIMIT_S: &str = "1800";
 
@@ -20,7 +20,7 @@ const LIMIT_S: &str = "1800";
 pub(crate) fn run() -> Result<()> {
     let marked = marked()?;
     // Of all packages: the features of one alone would compile its dependencies anew.
-    let tests = ["test", "--locked", "--workspace", "--test", "it", "--", "--ignored"];
+    let tests = ["test", "--locked", "--workspace", "--lib", "--test", "it", "--", "--ignored"];
     let listed = cargo().args(tests).args(["--list", "--format", "terse"]).output().context("cargo test")?;
     ensure!(
         listed.status.success(),
@@ -30,7 +30,7 @@ pub(crate) fn run() -> Result<()> {
     let listed = String::from_utf8_lossy(&listed.stdout);
     let known: Vec<_> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
     if let Some(unknown) = marked.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("{unknown} is marked as long, and is no test: {TESTS} has it in another module");
+        bail!("{unknown} is marked as long, and is no test: it is in another module than its file");
     }
     println!("{} long tests", marked.len());
     succeed(cargo().args(tests).arg("--exact").args(&marked).env("TEST_LIMIT_S", LIMIT_S))
@@ -39,8 +39,10 @@ pub(crate) fn run() -> Result<()> {
 /// The paths of all that are marked.
 pub(crate) fn marked() -> Result<Vec<String>> {
     let mut marked = Vec::new();
-    collect(&root().join(TESTS), "", &mut marked)?;
-    ensure!(!marked.is_empty(), "no test in {TESTS} is marked as long");
+    for folder in TESTS {
+        collect(&root().join(folder), "", &mut marked)?;
+    }
+    ensure!(!marked.is_empty(), "no test is marked as long");
     Ok(marked)
 }
 

@@ -93,7 +93,7 @@ enum Verb {
     Guide,
     /// Build the Dockerfile on bases built without a registry, run the image and process one event.
     Image,
-    /// Run the tests that take ten seconds and more, which `cargo test` leaves out.
+    /// Run the tests that take five seconds and more, which `cargo test` leaves out.
     Long,
     /// Pack the packages that are published, and build each from its packed files, as publishing
     /// them would.

@@ -192,6 +192,7 @@ async fn ended(agent: &mut Agent, begun: &Value) -> Value {
 
 /// Every tool is called, on the database and through a server.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_agent_looks_at_a_queue_and_mends_it() {
     for transport in 0..2 {
         let service = Service::start().await;

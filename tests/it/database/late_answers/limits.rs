@@ -86,6 +86,7 @@ async fn check_place(text: &'static str, answer: Answer, verdict: HandlerResult,
 /// A place of a limit is free once, and is taken, whichever answer is late or lost.
 // Shows: LIMIT-01, LIMIT-02
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_place_of_a_limit_is_free_once_though_an_answer_is_late_or_lost() {
     let fails = || Err(HandlerError::operational("no"));
     for (text, answer, verdict, outcome) in [

@@ -21,6 +21,7 @@ async fn looks(observer: &mut sqlx::PgConnection) -> i64 {
 /// A canvas with few events is never counted; one with more is counted once a minute, however much
 /// it emits.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_emit_far_from_its_quota_sends_no_statement_more() {
     let Some(cluster) = cluster("a test that counts the statements of a whole server").await else { return };
     let url = cluster.url("postgres");

@@ -158,6 +158,7 @@ impl Server {
 /// lost.
 // Shows: DRV-25
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_killed_server_loses_nothing() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     stage.admin.put_queue(&QUEUE.parse().unwrap(), &pulled(), &Actor::user("tests")).await.unwrap();

@@ -13,6 +13,7 @@ fn tried(retries: u32, halts: bool) -> NewQueue {
 }
 
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_returned_copy_comes_first_and_costs_no_attempt() {
     let puller = Puller::start().await;
     puller.emit(1, [1, 2]).await;

@@ -108,6 +108,7 @@ async fn copies_under_a_rule_are_not_leased() {
 /// The switch of a canvas holds its copies where the queue shows them to it; that of everything
 /// holds all copies.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn copies_under_a_switch_are_not_leased() {
     for tenant_visible in [true, false] {
         let puller = Puller::of(NewQueue { tenant_visible, ..pulled() }).await;

@@ -155,12 +155,14 @@ fn check_worlds(faults: Faults, worlds: u64) -> Tally {
 }
 
 #[test]
+#[ignore = "long: `cargo xtask long` runs it"]
 fn limits_hold_when_notifications_are_lost_and_limits_change() {
     let tally = check_worlds(Faults::OfMessages, size(600, 3_000) as u64);
     assert_eq!(tally.lost_claims, 0, "{tally:?}");
 }
 
 #[test]
+#[ignore = "long: `cargo xtask long` runs it"]
 fn limits_hold_and_leak_no_place_when_processes_die_stall_and_hear_no_answer() {
     let tally = check_worlds(Faults::OfProcesses, size(600, 3_000) as u64);
     assert!(tally.lost_claims > size(100, 500) as u32, "too quiet: {tally:?}");

@@ -16,7 +16,7 @@ use wakeq_streams::{
 
 use super::scene::{Kind, Scene, SilentProvider, Trouble, category, on_each, unhealthy, woken};
 use crate::support::spy_log::SpyLog;
-use crate::support::{TIMEOUT, until, wait_while};
+use crate::support::{Looks, TIMEOUT, until, wait_while};
 
 on_each! {
     a_consumer_that_fails_is_unhealthy_and_stops_there;
@@ -68,10 +68,11 @@ async fn an_event_that_fails_holds_up_its_source_alone(scene: Scene) {
     }
     assert_eq!(*consumer.health().borrow(), Health::Healthy);
     assert_eq!(consumer.sources().len(), 2);
+    let mut looks = Looks::default();
     let last = async {
         while handed.is_empty() {
             consumer.recover();
-            tokio::task::yield_now().await;
+            looks.pause().await;
         }
     };
     tokio::time::timeout(TIMEOUT, last).await.expect("it is tried again");

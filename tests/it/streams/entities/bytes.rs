@@ -49,6 +49,7 @@ async fn five_hundred_large_events_are_read_and_written_in_pieces() {
 
 /// Small events that make large states: no transaction writes more than its limit.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_batch_ends_where_it_writes_too_much() {
     let bank = Bank::open().await;
     let canvas = |number| if number % 5 == 0 { OTHER } else { CanvasId::DEFAULT };

@@ -110,6 +110,7 @@ async fn batches_and_warm_ups_are_timed() {
 /// Decisions are counted by outcome, including those on isolated entities; so are stalls, isolated
 /// entities, evictions and loads. Canvases are counted together.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn decisions_memory_and_stalls_are_counted() {
     LazyLock::force(&REGISTRY);
     let bank = Bank::open().await;

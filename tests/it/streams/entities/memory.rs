@@ -74,12 +74,14 @@ async fn one_canvas_fills_memory(snapshot_every: u32) {
 
 // Shows: ENT-05
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn one_canvas_does_not_push_out_another() {
     one_canvas_fills_memory(1).await;
 }
 
 /// Entities are rebuilt from a snapshot and the events after it.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn evicted_entities_are_rebuilt_from_snapshot_and_events() {
     one_canvas_fills_memory(2).await;
 }

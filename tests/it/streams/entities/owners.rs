@@ -49,6 +49,7 @@ async fn a_deposed_owner_commits_nothing() {
 /// once.
 // Shows: ENT-24
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_next_owner_processes_uncommitted_events() {
     let bank = Arc::new(Bank::open().await);
     let sender = Arc::clone(&bank);
@@ -148,6 +149,7 @@ async fn each_type_has_one_owner() {
 /// ends; at every sampled moment each type has at most one owner, and every event counts once.
 // Shows: ENT-03
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn a_broker_gives_each_type_to_one() {
     let bank = Bank::open().await;
     let (firsts, seconds, thirds) = (three::<First>(&bank), three::<Second>(&bank), three::<Third>(&bank));

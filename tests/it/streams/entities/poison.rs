@@ -143,6 +143,7 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
 /// An event that hangs holds up the others once, for `stall`, and is retried beside them.
 // Shows: ENT-X1
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_others_are_done_while_an_event_hangs() {
     let (dead, standstill, stall) = check(Step::Hangs).await;
     assert!(dead.error.unwrap().starts_with("its processor hung, or its process ended, 3 times"));
@@ -162,6 +163,7 @@ async fn the_others_are_done_while_an_event_panics() {
 /// is done.
 // Shows: ENT-X1
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn the_others_are_done_while_an_event_kills() {
     let scene = CrashScene::new("poison", Durations::quick()).await;
     let entities = Entities::new(scene.queue.clone());

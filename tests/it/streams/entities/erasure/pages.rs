@@ -214,6 +214,7 @@ async fn a_warm_up_beside_an_erasure_is_no_defect() {
 /// Killed after a page, and right after the last commit: the next owner finishes it, and it counts
 /// once.
 #[tokio::test]
+#[ignore = "long: `cargo xtask long` runs it"]
 async fn an_owner_dies_between_the_pages_of_an_erasure() {
     let scene = CrashScene::new("erased", Durations::quick()).await;
     let entities = Entities::new(scene.queue.clone());
