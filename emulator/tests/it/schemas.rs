@@ -2,15 +2,18 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tonic::Code;
 use tonic::transport::Channel;
-use wakeq_emulator::Options;
 use wakeq_emulator::proto::pubsub::schema_service_client::SchemaServiceClient;
+use wakeq_emulator::proto::pubsub::validate_message_request::SchemaSpec;
 use wakeq_emulator::proto::pubsub::{
     CommitSchemaRequest, CreateSchemaRequest, DeleteSchemaRequest, Encoding, GetTopicRequest,
-    ListSchemaRevisionsRequest, Schema, SchemaSettings, Topic, schema,
+    ListSchemaRevisionsRequest, Schema, SchemaSettings, Topic, ValidateMessageRequest, ValidateSchemaRequest,
+    schema,
 };
+use wakeq_emulator::{FaultCode, Faults, Method, Options};
 
 use crate::inbox::ask;
 use crate::limited::LimitedEmulator;
@@ -153,5 +156,49 @@ async fn the_life_of_a_schema_over_rest() {
     );
     let (status, _) = send(&format!("DELETE {schemas}/order"), json!({})).await;
     assert_eq!((status, send(&format!("GET {schemas}"), json!({})).await.1), (200, json!({})));
+    emulator.stop().await;
+}
+
+#[tokio::test]
+async fn what_reads_a_definition_has_faults_and_the_page_s_form_reads_one_too() {
+    let (emulator, mut stage, mut schemas) = emulator().await;
+    let name = create(&mut schemas, "demo", avro(ORDER)).await.name;
+    let topic = topic(&mut stage, &name, Encoding::Json).await;
+    let subscription = stage.subscribe(stage.to(&topic, "worker")).await;
+    let wrong = || avro("{");
+    let (parent, schema_id) = ("projects/demo".to_owned(), "wrong".to_owned());
+    let faulty =
+        [Method::CreateSchema, Method::CommitSchema, Method::ValidateSchema, Method::ValidateMessage];
+    let faults = faulty
+        .iter()
+        .fold(Faults::default(), |faults, method| faults.fail_next(1, FaultCode::Unavailable, [*method]));
+    emulator.set_faults(faults);
+    for code in [Code::Unavailable, Code::InvalidArgument] {
+        let request =
+            CreateSchemaRequest { parent: parent.clone(), schema: wrong(), schema_id: schema_id.clone() };
+        refused(schemas.create_schema(request).await, code);
+        let request = CommitSchemaRequest { name: name.clone(), schema: wrong() };
+        refused(schemas.commit_schema(request).await, code);
+        let request = ValidateSchemaRequest { parent: parent.clone(), schema: wrong() };
+        refused(schemas.validate_schema(request).await, code);
+        let request = ValidateMessageRequest {
+            parent: parent.clone(),
+            message: b"{}".to_vec(),
+            encoding: Encoding::Json.into(),
+            schema_spec: Some(SchemaSpec::Name(name.clone())),
+        };
+        refused(schemas.validate_message(request).await, code);
+    }
+    let publish = async |body: &str| {
+        let fields = [("topic", topic.as_str()), ("data", body)];
+        let fields =
+            fields.map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
+        ask(emulator.address(), "POST /admin/publish", &[], &fields.join("&")).await
+    };
+    let page = publish(r#"{"id":"7"}"#).await;
+    assert_eq!(page.status(), 400);
+    assert!(page.text().contains("Message failed schema validation"), "{}", page.text());
+    assert_eq!(publish(r#"{"id":7}"#).await.status(), 303);
+    assert_eq!(texts(&stage.pull(&subscription, 10).await), [r#"{"id":7}"#]);
     emulator.stop().await;
 }

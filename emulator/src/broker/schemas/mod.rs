@@ -28,8 +28,10 @@ use definition::Definition;
 use mark::{Deleted, Marks};
 
 pub use mark::SchemaMark;
+pub(crate) use revisions::Committed;
 pub(super) use saved::SavedSchema;
 pub(crate) use topic::{CheckedMessages, RevisionRange, TopicSchema};
+pub(crate) use validation::validate_schema;
 
 /// The schema of a topic whose schema was deleted.
 const DELETED_SCHEMA: &str = "_deleted-schema_";
@@ -117,6 +119,24 @@ impl Schema {
     }
 }
 
+/// A schema to create, whose definition was read. It needs no broker, so that it can be read while
+/// that is not locked.
+pub(crate) struct NewSchema {
+    name: Name,
+    text: Arc<str>,
+    definition: Definition,
+}
+
+impl NewSchema {
+    pub(crate) fn read(request: pubsub::CreateSchemaRequest) -> Answer<Self> {
+        let prefix = Kind::Schema.prefix(names::project(&request.parent)?);
+        let name = names::own(Kind::Schema, "name", &format!("{prefix}{}", request.schema_id))?;
+        let wanted = request.schema.unwrap_or_default();
+        let definition = Definition::of(&wanted)?;
+        Ok(Self { name, text: wanted.definition.into(), definition })
+    }
+}
+
 impl Broker {
     /// Creates a schema with its first revision.
     pub fn create_schema(
@@ -124,20 +144,23 @@ impl Broker {
         now: Time,
         request: pubsub::CreateSchemaRequest,
     ) -> Answer<pubsub::Schema> {
-        let prefix = Kind::Schema.prefix(names::project(&request.parent)?);
-        let name = names::own(Kind::Schema, "name", &format!("{prefix}{}", request.schema_id))?;
-        let wanted = request.schema.unwrap_or_default();
-        let definition = Definition::of(&wanted)?;
+        self.create_read_schema(now, NewSchema::read(request)?)
+    }
+
+    /// The same with one whose definition was read before.
+    pub(crate) fn create_read_schema(&mut self, now: Time, new: NewSchema) -> Answer<pubsub::Schema> {
+        let NewSchema { name, text, definition } = new;
         if self.schemas.contains_key(&name) {
             return Err(Refusal::already_exists(&name));
         }
+        let prefix = Kind::Schema.prefix(names::project_of(&name));
         let present = self.schemas_of(&prefix).count();
         if present >= limits::MOST_SCHEMAS {
             return Err(exhausted(format!("The project has {present} schemas, which is the limit.")));
         }
         let number = self.next_resource();
         let mut schema = Schema::new(name.clone(), definition.kind(), number);
-        schema.add(now, number, wanted.definition.into(), Arc::new(definition));
+        schema.add(now, number, text, Arc::new(definition));
         let latest = schema.latest()?;
         self.ledger.note(|| schema.change(latest));
         let created = schema.shown(latest, SchemaView::Full);

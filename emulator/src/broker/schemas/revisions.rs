@@ -12,6 +12,45 @@ use crate::broker::pages::Page;
 use crate::broker::{Answer, Broker, Name, Refusal, Time, limits};
 use crate::proto::pubsub::{self, SchemaView};
 
+/// A revision to add, and the definition that it has to be compatible with. It needs no broker, so
+/// that both can be read while that is not locked.
+pub(crate) struct UnreadRevision {
+    name: Name,
+    wanted: pubsub::Schema,
+    latest: Arc<Definition>,
+}
+
+/// A revision to add, which is compatible with that definition.
+pub(crate) struct ReadRevision {
+    name: Name,
+    text: Arc<str>,
+    definition: Arc<Definition>,
+    latest: Arc<Definition>,
+}
+
+/// What became of a revision that was to be added.
+pub(crate) enum Committed {
+    Added(pubsub::Schema),
+    /// Nothing: the schema has another latest revision than it was compared with, which is in it
+    /// now.
+    Uncompared(ReadRevision),
+}
+
+impl UnreadRevision {
+    pub(crate) fn read(self) -> Answer<ReadRevision> {
+        let Self { name, wanted, latest } = self;
+        let definition = Arc::new(Definition::of(&wanted)?);
+        ReadRevision { name, text: wanted.definition.into(), definition, latest }.compared()
+    }
+}
+
+impl ReadRevision {
+    pub(crate) fn compared(self) -> Answer<Self> {
+        self.definition.check_revises(&self.latest)?;
+        Ok(self)
+    }
+}
+
 impl Broker {
     /// Lists the revisions of a schema, the latest first, one page at a time.
     pub fn list_schema_revisions(
@@ -43,13 +82,39 @@ impl Broker {
         now: Time,
         request: pubsub::CommitSchemaRequest,
     ) -> Answer<pubsub::Schema> {
+        let revision = self.revision_to_read(request)?.read()?;
+        self.commit_locked(now, revision)
+    }
+
+    /// What a commit has to read and to compare.
+    pub(crate) fn revision_to_read(&self, request: pubsub::CommitSchemaRequest) -> Answer<UnreadRevision> {
         let schema = self.schema("name", &request.name)?;
-        let name = schema.name.clone();
-        let wanted = request.schema.unwrap_or_default();
-        let definition = Definition::of(&wanted)?;
-        definition.check_revises(&schema.latest()?.definition)?;
-        schema.check_room()?;
-        self.add_revision(now, &name, wanted.definition.into(), Arc::new(definition))
+        let latest = Arc::clone(&schema.latest()?.definition);
+        Ok(UnreadRevision { name: schema.name.clone(), wanted: request.schema.unwrap_or_default(), latest })
+    }
+
+    /// Adds a revision that was read, unless the schema has another latest revision meanwhile.
+    pub(crate) fn commit_read(&mut self, now: Time, revision: ReadRevision) -> Answer<Committed> {
+        let latest = &self.schema("name", &revision.name)?.latest()?.definition;
+        if !Arc::ptr_eq(latest, &revision.latest) {
+            return Ok(Committed::Uncompared(ReadRevision { latest: Arc::clone(latest), ..revision }));
+        }
+        self.commit_compared(now, revision).map(Committed::Added)
+    }
+
+    /// Adds a revision that was read, whatever the latest one is now.
+    pub(crate) fn commit_locked(&mut self, now: Time, revision: ReadRevision) -> Answer<pubsub::Schema> {
+        match self.commit_read(now, revision)? {
+            Committed::Added(schema) => Ok(schema),
+            Committed::Uncompared(revision) => self.commit_compared(now, revision.compared()?),
+        }
+    }
+
+    /// Adds a revision that was read. It must have been compared with the latest one.
+    fn commit_compared(&mut self, now: Time, revision: ReadRevision) -> Answer<pubsub::Schema> {
+        let ReadRevision { name, text, definition, .. } = revision;
+        self.schema("name", &name)?.check_room()?;
+        self.add_revision(now, &name, text, definition)
     }
 
     /// Adds a revision that is a copy of an earlier one.

@@ -1,8 +1,8 @@
 //! Schemas, their revisions, and the topics that validate with them.
 
 use super::*;
-use crate::broker::Offered;
 use crate::broker::schemas::CheckedMessages;
+use crate::broker::{Committed, Offered};
 use crate::proto::pubsub::schema::Type;
 use crate::proto::pubsub::validate_message_request::SchemaSpec;
 use crate::proto::pubsub::{Encoding, Schema, SchemaSettings, SchemaView, Topic, ValidateMessageRequest};
@@ -401,4 +401,34 @@ fn protocol_buffers_are_validated_in_either_encoding() {
     world.send(LIKE_TWO).unwrap();
     assert_eq!(world.marks(), marks(SCHEMA, "JSON", &revision));
     assert_eq!(code(world.send(r#"{"idd": 7}"#)), Code::InvalidArgument);
+}
+
+#[test]
+fn a_commit_is_compared_again_if_another_one_came_between() {
+    let mut world = World::new();
+    world.create_schema("order", avro(ONE)).unwrap();
+    let commit =
+        |definition| pubsub::CommitSchemaRequest { name: SCHEMA.to_owned(), schema: avro(definition) };
+    let unread = world.broker.revision_to_read(commit(ONE)).unwrap();
+    let two = world.commit(TWO).unwrap();
+    let committed = world.broker.commit_read(world.now, unread.read().unwrap()).unwrap();
+    let Committed::Uncompared(revision) = committed else { panic!("it was compared with the first one") };
+    assert_eq!(world.get_schema(SCHEMA, SchemaView::Full), Ok(two));
+    let committed = world.broker.commit_read(world.now, revision.compared().unwrap()).unwrap();
+    let Committed::Added(three) = committed else { panic!("nothing came between") };
+    assert_eq!(world.get_schema(SCHEMA, SchemaView::Full), Ok(three));
+    assert_eq!(world.revisions(0, "").schemas.len(), 3);
+
+    let read = || world.broker.revision_to_read(commit(ONE)).unwrap().read().unwrap();
+    let (gone, other, last) = (read(), read(), read());
+    world.delete_schema(SCHEMA).unwrap();
+    let committed = world.broker.commit_read(world.now, gone).map(drop);
+    assert_eq!(code(committed), Code::NotFound);
+    let definition = r#"{"type": "record", "name": "Other", "fields": [{"name": "id", "type": "int"}]}"#;
+    world.create_schema("order", avro(definition)).unwrap();
+    let Ok(Committed::Uncompared(other)) = world.broker.commit_read(world.now, other) else {
+        panic!("it is of another schema of the same name")
+    };
+    assert_eq!(code(other.compared().map(drop)), Code::InvalidArgument);
+    assert_eq!(code(world.broker.commit_locked(world.now, last)), Code::InvalidArgument);
 }

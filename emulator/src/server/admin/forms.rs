@@ -19,6 +19,7 @@ use crate::broker::{Answer, Place, Refusal};
 use crate::proto::protobuf::Timestamp;
 use crate::proto::pubsub::seek_request::Target;
 use crate::proto::pubsub::{CreateSnapshotRequest, PublishRequest, PubsubMessage, SeekRequest};
+use crate::server::calls::publish_without_faults;
 
 /// What was done, as the address of the next page says it, and as that page does.
 const DONE: [(&str, &str); 5] = [
@@ -30,89 +31,86 @@ const DONE: [(&str, &str); 5] = [
 ];
 
 pub(super) async fn publish(State(admin): State<Admin>, body: Body) -> Response<Body> {
-    let publish = |fields: &Fields| -> Answer<String> {
-        let message = PubsubMessage {
-            data: fields.lines("data").into(),
-            attributes: attributes(&fields.lines("attributes"))?,
-            ordering_key: fields.text("ordering_key").to_owned(),
-            ..PubsubMessage::default()
-        };
-        let request = PublishRequest { topic: fields.text("topic").to_owned(), messages: vec![message] };
-        admin.core.with(|broker, now| broker.publish(now, request))?;
-        Ok(match fields.text("subscription") {
-            "" => done(TOPIC, fields.text("topic"), "published"),
-            subscription => done(SUBSCRIPTION, subscription, "published"),
-        })
+    answered(published(&admin, body).await)
+}
+
+async fn published(admin: &Admin, body: Body) -> Answer<String> {
+    let fields = Fields::read(body).await?;
+    let message = PubsubMessage {
+        data: fields.lines("data").into(),
+        attributes: attributes(&fields.lines("attributes"))?,
+        ordering_key: fields.text("ordering_key").to_owned(),
+        ..PubsubMessage::default()
     };
-    let done = Fields::read(body).await.and_then(|fields| publish(&fields));
-    answered(saved(&admin, done).await)
+    let request = PublishRequest { topic: fields.text("topic").to_owned(), messages: vec![message] };
+    publish_without_faults(&admin.core, request).await?;
+    Ok(match fields.text("subscription") {
+        "" => done(TOPIC, fields.text("topic"), "published"),
+        subscription => done(SUBSCRIPTION, subscription, "published"),
+    })
 }
 
 pub(super) async fn acknowledge(State(admin): State<Admin>, body: Body) -> Response<Body> {
-    let acknowledge = |fields: &Fields| -> Answer<String> {
-        let subscription = fields.text("subscription");
-        let message = fields.text("message");
-        let place = Place::parse(message)
-            .ok_or_else(|| Refusal::invalid(format!("\"{message}\" is not the place of a message.")))?;
-        admin.core.with(|broker, now| broker.acknowledge_message(now, subscription, place))?;
-        Ok(done(SUBSCRIPTION, subscription, "acknowledged"))
-    };
-    let done = Fields::read(body).await.and_then(|fields| acknowledge(&fields));
-    answered(saved(&admin, done).await)
+    answered(acknowledged(&admin, body).await)
+}
+
+async fn acknowledged(admin: &Admin, body: Body) -> Answer<String> {
+    let fields = Fields::read(body).await?;
+    let (subscription, message) = (fields.text("subscription"), fields.text("message"));
+    let place = Place::parse(message)
+        .ok_or_else(|| Refusal::invalid(format!("\"{message}\" is not the place of a message.")))?;
+    admin.core.change(|broker, now| broker.acknowledge_message(now, subscription, place)).await??;
+    Ok(done(SUBSCRIPTION, subscription, "acknowledged"))
 }
 
 /// Seeks to just after now, as a message may have been published at this very time.
 pub(super) async fn purge(State(admin): State<Admin>, body: Body) -> Response<Body> {
-    let purge = |fields: &Fields| -> Answer<String> {
-        let subscription = fields.text("subscription");
-        admin.core.with(|broker, now| {
-            let target = Some(Target::Time((now + Duration::from_millis(1)).timestamp()));
-            broker.seek(now, SeekRequest { subscription: subscription.to_owned(), target })
-        })?;
-        Ok(done(SUBSCRIPTION, subscription, "purged"))
-    };
-    let done = Fields::read(body).await.and_then(|fields| purge(&fields));
-    answered(saved(&admin, done).await)
+    answered(purged(&admin, body).await)
+}
+
+async fn purged(admin: &Admin, body: Body) -> Answer<String> {
+    let fields = Fields::read(body).await?;
+    let subscription = fields.text("subscription");
+    let purged = admin.core.change(|broker, now| {
+        let target = Some(Target::Time((now + Duration::from_millis(1)).timestamp()));
+        broker.seek(now, SeekRequest { subscription: subscription.to_owned(), target })
+    });
+    purged.await??;
+    Ok(done(SUBSCRIPTION, subscription, "purged"))
 }
 
 pub(super) async fn seek(State(admin): State<Admin>, body: Body) -> Response<Body> {
-    let seek = |fields: &Fields| -> Answer<String> {
-        let subscription = fields.text("subscription");
-        let target = match fields.text("snapshot") {
-            "" => Target::Time(time(fields.text("time").trim())?),
-            snapshot => Target::Snapshot(snapshot.to_owned()),
-        };
-        let request = SeekRequest { subscription: subscription.to_owned(), target: Some(target) };
-        admin.core.with(|broker, now| broker.seek(now, request))?;
-        Ok(done(SUBSCRIPTION, subscription, "sought"))
+    answered(sought(&admin, body).await)
+}
+
+async fn sought(admin: &Admin, body: Body) -> Answer<String> {
+    let fields = Fields::read(body).await?;
+    let subscription = fields.text("subscription");
+    let target = match fields.text("snapshot") {
+        "" => Target::Time(time(fields.text("time").trim())?),
+        snapshot => Target::Snapshot(snapshot.to_owned()),
     };
-    let done = Fields::read(body).await.and_then(|fields| seek(&fields));
-    answered(saved(&admin, done).await)
+    let request = SeekRequest { subscription: subscription.to_owned(), target: Some(target) };
+    admin.core.change(|broker, now| broker.seek(now, request)).await??;
+    Ok(done(SUBSCRIPTION, subscription, "sought"))
 }
 
 /// The snapshot is named by its id; without one, it gets a name.
 pub(super) async fn snapshot(State(admin): State<Admin>, body: Body) -> Response<Body> {
-    let snapshot = |fields: &Fields| -> Answer<String> {
-        let subscription = fields.text("subscription");
-        let project = subscription.split('/').nth(1).unwrap_or_default();
-        let name = match fields.text("snapshot") {
-            "" => String::new(),
-            id => format!("projects/{project}/snapshots/{id}"),
-        };
-        let request =
-            CreateSnapshotRequest { name, subscription: subscription.to_owned(), ..Default::default() };
-        admin.core.with(|broker, now| broker.create_snapshot(now, request))?;
-        Ok(done(SUBSCRIPTION, subscription, "snapshot"))
-    };
-    let done = Fields::read(body).await.and_then(|fields| snapshot(&fields));
-    answered(saved(&admin, done).await)
+    answered(snapshot_made(&admin, body).await)
 }
 
-/// Waits until what was done is in the data folder, if there is one.
-async fn saved(admin: &Admin, done: Answer<String>) -> Answer<String> {
-    let done = done?;
-    admin.core.saved().await?;
-    Ok(done)
+async fn snapshot_made(admin: &Admin, body: Body) -> Answer<String> {
+    let fields = Fields::read(body).await?;
+    let subscription = fields.text("subscription");
+    let project = subscription.split('/').nth(1).unwrap_or_default();
+    let name = match fields.text("snapshot") {
+        "" => String::new(),
+        id => format!("projects/{project}/snapshots/{id}"),
+    };
+    let request = CreateSnapshotRequest { name, subscription: subscription.to_owned(), ..Default::default() };
+    admin.core.change(|broker, now| broker.create_snapshot(now, request)).await??;
+    Ok(done(SUBSCRIPTION, subscription, "snapshot"))
 }
 
 /// The form that publishes to a topic. It leads back to a subscription, if one is named.

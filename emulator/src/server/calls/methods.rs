@@ -2,14 +2,14 @@
 //! that carries it out.
 //!
 //! One list generates both the gRPC services and the methods that REST calls by name, so that
-//! neither can lack one. What takes more than one turn of the broker is not in it: a publish, and
-//! pulls.
+//! neither can lack one. What takes several turns of the broker is a function of the calls instead.
+//! A publish and pulls are not in it, since they need more than their request.
 
 use crate::proto::protobuf::Empty;
 use serde_json::Value;
 use tonic::{Request, Response, Status};
 
-use super::Calls;
+use super::{Calls, from_json, to_json};
 use crate::broker::{Answer, Broker, Method, Time};
 use crate::proto::iam::{
     GetIamPolicyRequest, Policy, SetIamPolicyRequest, TestIamPermissionsRequest, TestIamPermissionsResponse,
@@ -23,10 +23,12 @@ use crate::server::grpc;
 use crate::server::head_start::LastPublish;
 
 /// Implements a service's trait, except for the items in braces at the end, and the calls of its
-/// methods with JSON.
+/// methods with JSON. Those after `in turns` are functions of the calls, and not of the broker.
 macro_rules! service {
     ($trait:ident, $json:ident:
      $($rpc:literal $method:ident($request:ty) -> $response:ty = $work:expr;)*
+     $(in turns: $($turns_rpc:literal $turns_method:ident($turns_request:ty)
+        -> $turns_response:ty = $turns:path;)*)?
      { $($else:tt)* }) => {
         #[tonic::async_trait]
         impl $trait for Calls {
@@ -37,6 +39,15 @@ macro_rules! service {
                     answer.await.map(Response::new).map_err(grpc::status)
                 }
             )*
+            $($(
+                async fn $turns_method(
+                    &self,
+                    request: Request<$turns_request>,
+                ) -> Result<Response<$turns_response>, Status> {
+                    let answer = $turns(self, request.into_inner());
+                    answer.await.map(Response::new).map_err(grpc::status)
+                }
+            )*)?
             $($else)*
         }
 
@@ -44,6 +55,10 @@ macro_rules! service {
             pub(super) async fn $json(&self, rpc: &str, request: Value) -> Option<Answer<Value>> {
                 match rpc {
                     $($rpc => Some(self.transcode::<$request, $response>(Method::named($rpc), request, $work).await),)*
+                    $($($turns_rpc => {
+                        let answer = async { to_json(&$turns(self, from_json(request)?).await?) };
+                        Some(answer.await)
+                    })*)?
                     _ => None,
                 }
             }
@@ -120,20 +135,21 @@ service! { IamPolicy, policy_json:
 }
 
 service! { SchemaService, schema_json:
-    "CreateSchema" create_schema(CreateSchemaRequest) -> Schema = Broker::create_schema;
     "GetSchema" get_schema(GetSchemaRequest) -> Schema = Broker::get_schema;
     "ListSchemas" list_schemas(ListSchemasRequest) -> ListSchemasResponse = Broker::list_schemas;
     "ListSchemaRevisions" list_schema_revisions(ListSchemaRevisionsRequest)
         -> ListSchemaRevisionsResponse = Broker::list_schema_revisions;
-    "CommitSchema" commit_schema(CommitSchemaRequest) -> Schema = Broker::commit_schema;
     "RollbackSchema" rollback_schema(RollbackSchemaRequest) -> Schema = Broker::rollback_schema;
     "DeleteSchemaRevision" delete_schema_revision(DeleteSchemaRevisionRequest)
         -> Schema = Broker::delete_schema_revision;
     "DeleteSchema" delete_schema(DeleteSchemaRequest) -> Empty = empty(Broker::delete_schema);
+    in turns:
+    "CreateSchema" create_schema(CreateSchemaRequest) -> Schema = Calls::new_schema;
+    "CommitSchema" commit_schema(CommitSchemaRequest) -> Schema = Calls::new_revision;
     "ValidateSchema" validate_schema(ValidateSchemaRequest)
-        -> ValidateSchemaResponse = Broker::validate_schema;
+        -> ValidateSchemaResponse = Calls::valid_schema;
     "ValidateMessage" validate_message(ValidateMessageRequest)
-        -> ValidateMessageResponse = Broker::validate_message;
+        -> ValidateMessageResponse = Calls::valid_message;
     {}
 }
 

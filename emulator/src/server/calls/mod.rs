@@ -5,6 +5,7 @@
 mod methods;
 mod publish;
 mod pull;
+mod schemas;
 
 use std::sync::Arc;
 
@@ -16,7 +17,11 @@ use tonic::Code;
 use super::core::Core;
 use crate::broker::{Answer, Broker, CallFaults, Method, Refusal, Time};
 
+pub(super) use publish::publish_without_faults;
 pub(super) use pull::PullGuard;
+
+/// How often something is compared without the lock while somebody changes the schema each time.
+const CHECKS_MAX: usize = 3;
 
 /// The methods of all services.
 #[derive(Clone)]
