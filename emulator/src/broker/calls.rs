@@ -115,6 +115,11 @@ impl Method {
         let name = name.rsplit('/').next().unwrap_or(name);
         Self::ALL.iter().copied().find(|method| method.as_str() == name)
     }
+
+    /// Whether it leaves everything as it is.
+    pub(crate) fn reads_only(self) -> bool {
+        ["Get", "List", "Test", "Validate"].iter().any(|verb| self.as_str().starts_with(verb))
+    }
 }
 
 impl FaultCode {

@@ -61,11 +61,41 @@ impl Core {
         self.turn(|state, now| work(&mut state.broker, now)).0
     }
 
-    /// The same, and waits until what it changed is written. Without a journal, it does not wait.
+    /// The same, and waits until what it changed is written. Before that, it waits while too much
+    /// waits to be written already. Without a journal, it does not wait.
+    ///
+    /// If nothing can be written any more, or the emulator stops, it is refused before it changes
+    /// anything.
     pub(super) async fn change<T>(&self, work: impl FnOnce(&mut Broker, Time) -> T) -> Answer<T> {
-        let (answer, position) = self.turn(|state, now| work(&mut state.broker, now));
-        self.written(position).await?;
-        Ok(answer)
+        let mut work = Some(work);
+        loop {
+            self.room().await?;
+            let (answer, position) = self.turn(|state, now| {
+                // Others may have taken the room.
+                let work = if self.is_full() { None } else { work.take() };
+                work.map(|work| work(&mut state.broker, now))
+            });
+            if let Some(answer) = answer {
+                self.written(position).await?;
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Whether so much waits to be written that nothing more should be changed, and no message be
+    /// delivered.
+    pub(super) fn is_full(&self) -> bool {
+        self.journal.as_ref().is_some_and(Journal::is_full)
+    }
+
+    /// Waits while too much waits to be written.
+    pub(super) async fn room(&self) -> Answer<()> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        tokio::select! {
+            biased;
+            room = journal.room() => room.map_err(|reason| unwritten(&reason)),
+            () = self.stop.cancelled() => Err(stopping()),
+        }
     }
 
     /// Waits until everything that was changed so far is written.
@@ -87,9 +117,7 @@ impl Core {
         let Some(journal) = self.journal.as_ref().filter(|_| position != Position::default()) else {
             return Ok(());
         };
-        journal.written(position).await.map_err(|reason| {
-            Refusal::new(Code::Internal, format!("The change was not written to the data folder: {reason}."))
-        })
+        journal.written(position).await.map_err(|reason| unwritten(&reason))
     }
 
     fn turn<T>(&self, work: impl FnOnce(&mut State, Time) -> T) -> (T, Position) {
@@ -158,4 +186,13 @@ impl Core {
     pub(super) fn stop(&self) -> &CancellationToken {
         &self.stop
     }
+}
+
+/// The refusal that open calls receive when the emulator stops.
+pub(super) fn stopping() -> Refusal {
+    Refusal::new(Code::Unavailable, "The emulator is shutting down.")
+}
+
+fn unwritten(reason: &str) -> Refusal {
+    Refusal::new(Code::Internal, format!("The change was not written to the data folder: {reason}."))
 }

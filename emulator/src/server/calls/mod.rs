@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tonic::Code;
 
-use super::core::Core;
+use super::core::{Core, stopping};
 use crate::broker::{Answer, Broker, CallFaults, Method, Refusal, Time};
 
 pub(super) use publish::publish_without_faults;
@@ -65,8 +65,9 @@ impl Calls {
         method: Option<Method>,
         work: impl FnOnce(&mut Broker, Time) -> Answer<T>,
     ) -> Answer<T> {
+        let reads = method.is_some_and(Method::reads_only);
         // There is hardly ever a fault, and then the broker is locked only once.
-        let done = self.core.change(|broker, now| {
+        let done = self.turn(reads, |broker, now| {
             let faults = method.map(|method| broker.draw_faults(method)).unwrap_or_default();
             if faults == CallFaults::default() { Ok(work(broker, now)) } else { Err((faults, work)) }
         });
@@ -74,9 +75,14 @@ impl Calls {
             Ok(answer) => answer,
             Err((faults, work)) => {
                 self.inject(faults).await?;
-                self.core.change(work).await?
+                self.turn(reads, work).await?
             }
         }
+    }
+
+    /// Carries out what only reads at once, even if nothing can be written.
+    async fn turn<T>(&self, reads: bool, work: impl FnOnce(&mut Broker, Time) -> T) -> Answer<T> {
+        if reads { Ok(self.core.with(work)) } else { self.core.change(work).await }
     }
 
     async fn inject(&self, faults: CallFaults) -> Answer<()> {
@@ -98,11 +104,6 @@ impl Calls {
         let request = from_json(request)?;
         to_json(&self.call(method, |broker, now| work(broker, now, request)).await?)
     }
-}
-
-/// The refusal that open calls receive when the emulator stops.
-pub(super) fn stopping() -> Refusal {
-    Refusal::new(Code::Unavailable, "The emulator is shutting down.")
 }
 
 /// Fields that hold users' values under users' keys.

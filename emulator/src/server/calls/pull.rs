@@ -32,6 +32,15 @@ impl Calls {
         let waiter = self.core.wait_at(&request.subscription);
         let mut over = pin!(tokio::time::sleep(wait_within(timeout)));
         loop {
+            if self.core.is_full() {
+                if at_once {
+                    return Ok(PullResponse::default());
+                }
+                tokio::select! {
+                    _room = self.core.room() => {}
+                    () = over.as_mut() => return Ok(PullResponse::default()),
+                }
+            }
             let mut rung = pin!(waiter.rung());
             rung.as_mut().enable();
             let response = self.core.with(|broker, now| broker.pull(now, request))?;

@@ -74,6 +74,12 @@ impl DataFile {
         Ok((Self { folder: folder.to_owned(), file, length, _lock }, saved))
     }
 
+    /// A file that is not in its folder.
+    #[cfg(test)]
+    pub(super) fn on(folder: &Path, file: File) -> io::Result<Self> {
+        Ok(Self { folder: folder.to_owned(), length: 0, _lock: file.try_clone()?, file })
+    }
+
     pub(super) fn length(&self) -> u64 {
         self.length
     }

@@ -209,7 +209,7 @@ const PART: usize = 1 << 20;
 /// What a message takes in a file besides its content, and an id, at most.
 const PER_MESSAGE: usize = 48;
 const PER_ID: usize = 10;
-/// What a resource, or a mark of messages, takes in a file, roughly.
+/// What a resource, or a mark of messages, takes in a file besides its configuration, roughly.
 const PER_RESOURCE: usize = 256;
 
 /// What a message takes in a file, at most.
@@ -220,30 +220,38 @@ fn bytes_of(message: &Message) -> usize {
 /// About how many bytes a state takes in a file. It leaves out messages that were named before.
 pub(super) fn size(state: &[Change]) -> u64 {
     let mut seen = HashSet::new();
-    let mut sum = 0;
-    for change in state {
-        sum += match change {
-            Change::Messages(messages) => {
-                let marks = messages.iter().any(|message| message.schema.is_some());
-                let new = messages.iter().filter(|message| seen.insert(message.id));
-                new.map(|message| bytes_of(message)).sum::<usize>() + usize::from(marks) * PER_RESOURCE
-            }
-            Change::Revision { config, .. } => config.definition.len() + PER_RESOURCE,
-            Change::Held { messages, .. }
-            | Change::Kept { messages, .. }
-            | Change::Contents { messages, .. } => messages.len() * PER_ID,
-            Change::Topic { .. }
-            | Change::Subscription { .. }
-            | Change::Snapshot { .. }
-            | Change::RevisionGone { .. }
-            | Change::Policy { .. }
-            | Change::Gone(_)
-            | Change::Published { .. }
-            | Change::Numbers { .. }
-            | Change::Emptied => PER_RESOURCE,
-        } as u64;
-    }
-    sum
+    state.iter().map(|change| bytes_with(change, |message| seen.insert(message.id))).sum()
+}
+
+/// About how many bytes the changes of a turn take in a file.
+pub(super) fn weight(changes: &[Change]) -> u64 {
+    changes.iter().map(|change| bytes_with(change, |_| true)).sum()
+}
+
+/// About how many bytes a change takes in a file, with those of its messages that count.
+fn bytes_with(change: &Change, counts: impl FnMut(&&Arc<Message>) -> bool) -> u64 {
+    let bytes = match change {
+        Change::Messages(messages) => bytes_of_all(messages, counts),
+        Change::Published { messages, .. } => bytes_of_all(messages, counts) + PER_RESOURCE,
+        Change::Held { messages, .. } | Change::Kept { messages, .. } | Change::Contents { messages, .. } => {
+            (messages.len() + 1) * PER_ID
+        }
+        Change::Topic { config, .. } => config.encoded_len() + PER_RESOURCE,
+        Change::Subscription { config, .. } => config.encoded_len() + PER_RESOURCE,
+        Change::Snapshot { config, .. } => config.encoded_len() + PER_RESOURCE,
+        Change::Revision { config, .. } => config.encoded_len() + PER_RESOURCE,
+        Change::Policy { policy, .. } => policy.encoded_len() + PER_RESOURCE,
+        Change::RevisionGone { .. } | Change::Gone(_) | Change::Numbers { .. } | Change::Emptied => {
+            PER_RESOURCE
+        }
+    };
+    bytes as u64
+}
+
+fn bytes_of_all(messages: &[Arc<Message>], counts: impl FnMut(&&Arc<Message>) -> bool) -> usize {
+    let marks = messages.iter().any(|message| message.schema.is_some());
+    let counted = messages.iter().filter(counts);
+    counted.map(|message| bytes_of(message)).sum::<usize>() + usize::from(marks) * PER_RESOURCE
 }
 
 /// The parts of a state, each for a frame, with every message once.

@@ -1,5 +1,8 @@
 //! The form of the file, its folder, and the thread that writes it.
 
+#[cfg(unix)]
+mod full;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use tonic::server::{Grpc, ServerStreamingService, UnaryService};
 use tonic_prost::ProstCodec;
 
 use super::status;
-use crate::server::calls::stopping;
+use crate::server::core::stopping;
 
 /// What may be asked about: the server as a whole, which has no name, and its services.
 const SERVICES: [&str; 5] = [

@@ -18,8 +18,8 @@ use tonic::{Request, Response, Status, Streaming};
 use super::status;
 use crate::broker::{Answer, Method, Refusal, StreamId, StreamTurn, answers_pings};
 use crate::proto::pubsub::{StreamingPullRequest, StreamingPullResponse};
-use crate::server::calls::{Calls, stopping};
-use crate::server::core::Core;
+use crate::server::calls::Calls;
+use crate::server::core::{Core, stopping};
 use crate::server::head_start::{Hold, LastPublish};
 use crate::server::waiting::Waiter;
 
@@ -92,6 +92,8 @@ impl OpenStream {
     ) -> Answer<Self> {
         calls.admit(Method::StreamingPull).await?;
         let core = Arc::clone(calls.core());
+        // The first request may settle messages.
+        core.room().await?;
         let waiter = core.wait_at(&first.subscription);
         let (id, confirmation) = core.with(|broker, now| broker.open_stream(now, first))?;
         let asked = Arc::new(Notify::new());
@@ -112,7 +114,6 @@ impl OpenStream {
             ended: false,
             _reader,
         };
-        // The first request may have settled messages.
         stream.core.saved().await?;
         Ok(stream)
     }
@@ -154,7 +155,11 @@ impl OpenStream {
             }
             // Decided under the lock, since a publish is noted before its messages are there.
             let (hold, id) = (&mut self.hold, self.id);
+            let full = self.core.is_full();
             let turn = self.core.with(|broker, now| {
+                if full {
+                    return Ok(StreamTurn::Nothing);
+                }
                 if let Some(until) = hold.until(Instant::now()) {
                     return Err(until);
                 }
@@ -175,6 +180,7 @@ impl OpenStream {
                 () = rung => {}
                 () = sleep_until(held.unwrap_or_else(Instant::now)), if held.is_some() => {}
                 () = self.asked.notified() => {}
+                _room = self.core.room(), if full => {}
                 () = silence.as_mut(), if self.heartbeats => return Some(Ok(self.heartbeat())),
             }
         }

@@ -44,12 +44,16 @@ impl Pushing {
         // The broker limits how many there are at once.
         let mut requests = JoinSet::new();
         loop {
-            for delivery in pushing.core.with(|broker, now| broker.push_due(now)) {
-                requests.spawn(Arc::clone(&pushing).deliver(delivery));
+            let full = pushing.core.is_full();
+            if !full {
+                for delivery in pushing.core.with(|broker, now| broker.push_due(now)) {
+                    requests.spawn(Arc::clone(&pushing).deliver(delivery));
+                }
             }
             tokio::select! {
                 () = pushing.core.stop().cancelled() => return,
                 () = pushing.core.activity() => {}
+                _room = pushing.core.room(), if full => {}
                 // Its result has been reported, or its panic printed by the runtime.
                 Some(_) = requests.join_next() => {}
             }
