@@ -40,7 +40,8 @@ enum ReadError {
 
 impl DataFile {
     /// Opens the file of a folder, and reads what it has. Makes both, if they are not there. A
-    /// change at the end that was not written whole is cut off, and said on stderr.
+    /// change at the end that was not written whole is cut off, and said on stderr. It changes and
+    /// removes nothing before it has read the file.
     ///
     /// # Errors
     ///
@@ -54,10 +55,6 @@ impl DataFile {
         create_dir_all(folder).map_err(|error| about(folder, &error))?;
         let _lock = lock(folder)?;
         let path = folder.join(FILE);
-        match remove_file(folder.join(NEW_FILE)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(about(folder, &error)),
-            Ok(()) | Err(_) => {}
-        }
         let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -70,6 +67,10 @@ impl DataFile {
         let unreadable = |error: ReadError| io::Error::new(ErrorKind::InvalidData, advice(&path, &error));
         let length = file.metadata().map_err(|error| about(&path, &error))?.len();
         let (saved, sound) = read(&file, length).map_err(unreadable)?;
+        match remove_file(folder.join(NEW_FILE)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(about(folder, &error)),
+            Ok(()) | Err(_) => {}
+        }
         let length = cut(&mut file, length, sound, &path).map_err(|error| about(&path, &error))?;
         Ok((Self { folder: folder.to_owned(), file, length, _lock }, saved))
     }
@@ -159,7 +160,19 @@ fn cut(file: &mut File, length: u64, sound: u64, path: &Path) -> io::Result<u64>
 /// its place, even after a loss of power.
 fn write_new(folder: &Path, parts: impl Iterator<Item = Vec<Change>>) -> io::Result<(File, u64)> {
     let path = folder.join(NEW_FILE);
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
+    let written = write_whole(&path, parts);
+    let placed = written.and_then(|written| rename(&path, folder.join(FILE)).map(|()| written));
+    if placed.is_err() {
+        // If the disk is full, what is appended to the old one needs the room.
+        let _tidy = remove_file(&path);
+    }
+    // Not every system can sync a folder; then a loss of power may bring back the old file.
+    let _best = File::open(folder).and_then(|folder| folder.sync_all());
+    placed
+}
+
+fn write_whole(path: &Path, parts: impl Iterator<Item = Vec<Change>>) -> io::Result<(File, u64)> {
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
     let mut bytes = FIRST_LINE.to_vec();
     let mut length = 0;
     for part in parts {
@@ -173,9 +186,6 @@ fn write_new(folder: &Path, parts: impl Iterator<Item = Vec<Change>>) -> io::Res
     file.write_all(&bytes)?;
     length += bytes.len() as u64;
     file.sync_all()?;
-    rename(&path, folder.join(FILE))?;
-    // Not every system can sync a folder; then a loss of power may bring back the old file.
-    let _best = File::open(folder).and_then(|folder| folder.sync_all());
     Ok((file, length))
 }
 

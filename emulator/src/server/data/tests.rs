@@ -101,6 +101,65 @@ fn a_byte_that_is_not_as_it_was_written_is_found() {
 }
 
 #[test]
+fn what_a_killed_process_left_beside_the_file_is_removed() {
+    for left in [&FIRST_LINE[..0], &FIRST_LINE[..9], &sample()[..], &sample()[..40], &[0; 100][..]] {
+        let folder = Folder::new("left");
+        let (mut file, _) = DataFile::open(&folder.0).unwrap();
+        file.append(&frame(vec![topic(TOPIC)])).unwrap();
+        drop(file);
+        fs::write(folder.0.join("data.new"), left).unwrap();
+        assert_eq!(topics(&folder.0), [TOPIC]);
+        assert!(!folder.0.join("data.new").exists());
+        // As if the process had ended before there was a file.
+        fs::rename(folder.file(), folder.0.join("elsewhere")).unwrap();
+        fs::write(folder.0.join("data.new"), left).unwrap();
+        assert!(topics(&folder.0).is_empty());
+        assert!(!folder.0.join("data.new").exists());
+    }
+}
+
+/// The disk is full, then it can't sync, then the file can't take the other one's place.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_can_t_be_written_anew_stays_in_use_and_leaves_nothing_beside_it() {
+    let folder = Folder::new("unreplaced");
+    let (mut file, _) = DataFile::open(&folder.0).unwrap();
+    let other = "projects/q/topics/orders";
+    let new = folder.0.join("data.new");
+    for (number, device) in ["/dev/full", "/dev/null"].into_iter().enumerate() {
+        std::os::unix::fs::symlink(device, &new).unwrap();
+        file.replace(std::iter::once(vec![topic("projects/p/topics/new")])).unwrap_err();
+        assert!(fs::symlink_metadata(&new).is_err(), "{device}: {}", new.display());
+        let name = if number == 0 { TOPIC } else { other };
+        file.append(&frame(vec![topic(name)])).unwrap();
+    }
+    fs::rename(folder.file(), folder.0.join("elsewhere")).unwrap();
+    fs::create_dir(folder.file()).unwrap();
+    file.replace(std::iter::once(vec![topic("projects/p/topics/new")])).unwrap_err();
+    assert!(!new.exists());
+    fs::remove_dir(folder.file()).unwrap();
+    fs::rename(folder.0.join("elsewhere"), folder.file()).unwrap();
+    file.append(&frame(vec![topic("projects/r/topics/orders")])).unwrap();
+    drop(file);
+    assert_eq!(topics(&folder.0), [TOPIC, other, "projects/r/topics/orders"]);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_full_disk_is_said_to_whoever_waits() {
+    let folder = Folder::new("no-space");
+    fs::create_dir_all(&folder.0).unwrap();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let journal = Journal::start(DataFile::on(&folder.0, full).unwrap()).unwrap();
+    let mut broker = Broker::new(Faults::default());
+    broker.note_changes();
+    broker.forget_everything();
+    let reason = journal.written(journal.add(&broker)).await.unwrap_err();
+    assert!(reason.contains("No space left on device"), "{reason}");
+    assert_eq!(journal.room().await.unwrap_err(), reason);
+}
+
+#[test]
 fn other_files_are_not_touched() {
     for (content, words) in [
         ("[package]\nname = \"something\"\n", "is not a file of this emulator"),
@@ -109,9 +168,12 @@ fn other_files_are_not_touched() {
         let folder = Folder::new("other");
         fs::create_dir_all(&folder.0).unwrap();
         fs::write(folder.file(), content).unwrap();
+        fs::write(folder.0.join("data.new"), content).unwrap();
         let said = DataFile::open(&folder.0).unwrap_err().to_string();
         assert!(said.contains(words) && said.contains(&*folder.file().to_string_lossy()), "{said}");
-        assert_eq!(fs::read_to_string(folder.file()).unwrap(), content);
+        for file in ["data", "data.new"] {
+            assert_eq!(fs::read_to_string(folder.0.join(file)).unwrap(), content, "{file}");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is in the data folder survives the process, however that ends.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -117,6 +118,86 @@ async fn kill_9_loses_nothing_and_brings_nothing_back() {
     assert!(process.pull().await.is_empty());
     process.publish(TOPIC, &["e"]).await;
     assert_eq!(texts(&process.pull().await), ["e"]);
+}
+
+/// The bodies that were published and not acknowledged.
+#[derive(Default)]
+struct Log {
+    waiting: BTreeSet<String>,
+    /// What was to be published or acknowledged when the process ended: either is right.
+    doubtful: Option<String>,
+    next: u32,
+}
+
+impl Log {
+    /// Publishes messages and acknowledges most of them.
+    async fn fill(&mut self, process: &mut Process) {
+        for _ in 0..1_000 {
+            self.next += 1;
+            let body = format!("{:06}{}", self.next, "x".repeat(10_000));
+            self.doubtful = Some(body.clone());
+            process.publish(TOPIC, &[&body]).await;
+            self.waiting.insert(body.clone());
+            self.doubtful = None;
+            if self.next.is_multiple_of(10) {
+                continue;
+            }
+            let mut received = process.pull().await;
+            received.retain(|received| texts(std::slice::from_ref(received)) == [body.as_str()]);
+            assert_eq!(received.len(), 1);
+            self.doubtful = Some(body.clone());
+            process.acknowledge(&received).await;
+            self.waiting.remove(&body);
+            self.doubtful = None;
+        }
+    }
+
+    async fn check(&mut self, process: &mut Process) {
+        let mut found = BTreeSet::new();
+        loop {
+            let received = process.pull().await;
+            if received.is_empty() {
+                break;
+            }
+            found.extend(texts(&received));
+        }
+        if let Some(doubtful) = self.doubtful.take() {
+            if found.contains(&doubtful) {
+                self.waiting.insert(doubtful);
+            } else {
+                self.waiting.remove(&doubtful);
+            }
+        }
+        let numbers = |bodies: &BTreeSet<String>| -> Vec<String> {
+            bodies.iter().map(|body| body[..6].to_owned()).collect()
+        };
+        assert_eq!(numbers(&found), numbers(&self.waiting));
+    }
+}
+
+#[tokio::test]
+async fn kill_9_while_the_file_is_written_anew_loses_nothing() {
+    let _time = TestTime::begin();
+    let folder = folder("anew");
+    let (mut log, mut caught) = (Log::default(), 0);
+    for _ in 0..5 {
+        let mut process = Process::start(&folder).await;
+        log.check(&mut process).await;
+        let begun = async {
+            while !folder.join("data.new").exists() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = begun => caught += 1,
+            () = log.fill(&mut process) => {}
+        }
+        process.kill().await;
+    }
+    assert_eq!(caught, 5, "the file is written anew after a hundred of these messages");
+    let mut process = Process::start(&folder).await;
+    log.check(&mut process).await;
 }
 
 #[tokio::test]
