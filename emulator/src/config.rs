@@ -1,17 +1,24 @@
 //! Configuration files: what an emulator starts with, and its faults.
 //!
-//! The format is TOML, or JSON if the file's name ends in `.json`. Resources are written in the
+//! The format is TOML, or JSON or YAML if the file's name says so. Resources are written in the
 //! API's JSON form, so that a file can create whatever the API can. This module only reads, and
 //! creates nothing.
 
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::broker::Faults;
 use crate::proto::pubsub::{DeadLetterPolicy, Schema, Subscription, Topic};
 use crate::provision::Provision;
+use yaml::{Content, Node, YamlError};
 
 /// The content of a configuration file.
 ///
@@ -85,6 +92,23 @@ struct File<D, T, S> {
     faults: Option<Faults>,
 }
 
+/// The same, whatever the format, with the place of each resource.
+#[derive(Default)]
+struct Listed {
+    project: Option<String>,
+    schemas: Vec<(String, Schema)>,
+    topics: Vec<(String, Topic)>,
+    subscriptions: Vec<(String, Subscription)>,
+    faults: Option<Faults>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Format {
+    Toml,
+    Json,
+    Yaml,
+}
+
 type SpannedFile = File<toml::Spanned<Schema>, toml::Spanned<Topic>, toml::Spanned<Subscription>>;
 
 impl Config {
@@ -103,48 +127,122 @@ impl Config {
     ///
     /// If something in it is unknown; the message says where.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let mut provision = Provision::default();
-        if is_json(path) {
-            let file: File<Schema, Topic, Subscription> = json(path, text)?;
-            let project = file.project.as_deref();
-            for (number, schema) in (1..).zip(file.schemas) {
-                let origin = format!("{}, schema {number}", path.display());
-                provision = with_schema(provision, project, origin, schema)?;
-            }
-            for (number, topic) in (1..).zip(file.topics) {
-                let origin = format!("{}, topic {number}", path.display());
-                provision = with_topic(provision, project, origin, topic)?;
-            }
-            for (number, subscription) in (1..).zip(file.subscriptions) {
-                let origin = format!("{}, subscription {number}", path.display());
-                provision = with_subscription(provision, project, origin, subscription)?;
-            }
-            return Ok(Self { provision, faults: file.faults });
-        }
-        let file: SpannedFile = toml(path, text)?;
+        let file = match Format::of(path) {
+            Format::Toml => Listed::of_toml(path, text),
+            Format::Json => Listed::of_json(path, text),
+            Format::Yaml => Listed::of_yaml(path, text),
+        }?;
         let project = file.project.as_deref();
-        let line = |start: usize| {
-            let before = text.as_bytes().iter().take(start);
-            format!("{}:{}", path.display(), 1 + before.filter(|byte| **byte == b'\n').count())
-        };
-        for schema in file.schemas {
-            let origin = line(schema.span().start);
-            provision = with_schema(provision, project, origin, schema.into_inner())?;
+        let mut provision = Provision::default();
+        for (origin, schema) in file.schemas {
+            provision = with_schema(provision, project, origin, schema)?;
         }
-        for topic in file.topics {
-            let origin = line(topic.span().start);
-            provision = with_topic(provision, project, origin, topic.into_inner())?;
+        for (origin, topic) in file.topics {
+            provision = with_topic(provision, project, origin, topic)?;
         }
-        for subscription in file.subscriptions {
-            let origin = line(subscription.span().start);
-            provision = with_subscription(provision, project, origin, subscription.into_inner())?;
+        for (origin, subscription) in file.subscriptions {
+            provision = with_subscription(provision, project, origin, subscription)?;
         }
         Ok(Self { provision, faults: file.faults })
     }
 }
 
+impl Listed {
+    fn of_toml(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let file: SpannedFile = toml(path, text)?;
+        let line = |start: usize| {
+            let before = text.as_bytes().iter().take(start);
+            place(path, 1 + before.filter(|byte| **byte == b'\n').count())
+        };
+        let schemas = file.schemas.into_iter().map(|schema| (line(schema.span().start), schema.into_inner()));
+        let topics = file.topics.into_iter().map(|topic| (line(topic.span().start), topic.into_inner()));
+        let subscriptions = file.subscriptions.into_iter();
+        let subscriptions = subscriptions.map(|each| (line(each.span().start), each.into_inner()));
+        Ok(Self {
+            project: file.project,
+            schemas: schemas.collect(),
+            topics: topics.collect(),
+            subscriptions: subscriptions.collect(),
+            faults: file.faults,
+        })
+    }
+
+    fn of_json(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let file: File<Schema, Topic, Subscription> = json(path, text)?;
+        let origin = |kind: &str, number: usize| format!("{}, {kind} {number}", path.display());
+        let schemas = (1..).zip(file.schemas).map(|(number, schema)| (origin("schema", number), schema));
+        let topics = (1..).zip(file.topics).map(|(number, topic)| (origin("topic", number), topic));
+        let subscriptions = (1..).zip(file.subscriptions);
+        let subscriptions = subscriptions.map(|(number, each)| (origin("subscription", number), each));
+        Ok(Self {
+            project: file.project,
+            schemas: schemas.collect(),
+            topics: topics.collect(),
+            subscriptions: subscriptions.collect(),
+            faults: file.faults,
+        })
+    }
+
+    /// Each part is read by itself, so that what is wrong has a line.
+    fn of_yaml(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let mut listed = Self::default();
+        for (name, node) in entries(path, text)? {
+            match name.as_str() {
+                "schemas" => listed.schemas = items(path, node)?,
+                "topics" => listed.topics = items(path, node)?,
+                "subscriptions" => listed.subscriptions = items(path, node)?,
+                _ => {
+                    let line = node.line;
+                    let part = Value::Object([(name, node.into_value())].into_iter().collect());
+                    let part: File<Schema, Topic, Subscription> =
+                        serde_json::from_value(part).map_err(|error| misplaced(path, line, error))?;
+                    listed.project = part.project.or(listed.project);
+                    listed.faults = part.faults.or(listed.faults);
+                }
+            }
+        }
+        Ok(listed)
+    }
+}
+
+/// The entries of a YAML file.
+fn entries(path: &Path, text: &str) -> Result<BTreeMap<String, Node>, ConfigError> {
+    let root = yaml::parse(text).map_err(|error| invalid(path, &error))?;
+    match root.content {
+        Content::Mapping(entries) => Ok(entries),
+        Content::List(_) | Content::Scalar(_) => {
+            Err(misplaced(path, root.line, "keys are expected, as in `seed: 7`"))
+        }
+    }
+}
+
+/// The items of a list in a YAML file, each with its place.
+fn items<T: DeserializeOwned>(path: &Path, list: Node) -> Result<Vec<(String, T)>, ConfigError> {
+    let items = match list.content {
+        Content::List(items) => items,
+        Content::Scalar(Value::Null) => Vec::new(),
+        Content::Scalar(_) | Content::Mapping(_) => {
+            return Err(misplaced(path, list.line, "a list is expected, with a `-` before each item"));
+        }
+    };
+    let item = |node: Node| -> Result<(String, T), ConfigError> {
+        let line = node.line;
+        let item = serde_json::from_value(node.into_value()).map_err(|error| misplaced(path, line, error))?;
+        Ok((place(path, line), item))
+    };
+    items.into_iter().map(item).collect()
+}
+
+fn misplaced(path: &Path, line: usize, words: impl ToString) -> ConfigError {
+    invalid(path, &YamlError::new(line, words))
+}
+
+fn place(path: &Path, line: usize) -> String {
+    format!("{}:{line}", path.display())
+}
+
 impl Faults {
-    /// Reads a file with faults alone: TOML, or JSON if its name ends in `.json`.
+    /// Reads a file with faults alone: TOML, or JSON or YAML if its name says so.
     ///
     /// # Errors
     ///
@@ -167,7 +265,15 @@ impl Faults {
     ///
     /// If something in it is not a fault; the message says where.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        if is_json(path) { json(path, text) } else { toml(path, text) }
+        match Format::of(path) {
+            Format::Toml => toml(path, text),
+            Format::Json => json(path, text),
+            Format::Yaml => {
+                let entries = entries(path, text)?.into_iter();
+                let entries = entries.map(|(name, node)| (name, node.into_value())).collect();
+                serde_json::from_value(Value::Object(entries)).map_err(|error| invalid(path, &error))
+            }
+        }
     }
 }
 
@@ -175,8 +281,17 @@ fn text(path: &Path) -> Result<String, ConfigError> {
     std::fs::read_to_string(path).map_err(|error| ConfigError::Unreadable(path.to_owned(), error))
 }
 
-fn is_json(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+impl Format {
+    fn of(path: &Path) -> Self {
+        let extension = path.extension().unwrap_or_default();
+        if extension.eq_ignore_ascii_case("json") {
+            Self::Json
+        } else if extension.eq_ignore_ascii_case("yaml") || extension.eq_ignore_ascii_case("yml") {
+            Self::Yaml
+        } else {
+            Self::Toml
+        }
+    }
 }
 
 fn json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
@@ -249,182 +364,4 @@ fn complete(
     };
     *name = format!("projects/{project}/{collection}/{name}");
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::broker::{Broker, Time};
-    use crate::proto::pubsub::{
-        Encoding, ExpirationPolicy, GetTopicRequest, PushConfig, RetryPolicy, push_config,
-    };
-    use crate::provision::ProvisionCounts;
-
-    fn seconds(seconds: i64) -> Option<crate::proto::protobuf::Duration> {
-        Some(crate::proto::protobuf::Duration { seconds, nanos: 0 })
-    }
-
-    fn refusal(name: &str, text: &str) -> String {
-        Config::parse(Path::new(name), text).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn every_kind_of_field_is_read_under_the_name_that_the_api_s_json_has() {
-        let text = r#"
-            project = "demo"
-            [[topics]]
-            name = "orders"
-            messageRetentionDuration = "86400s"
-            labels = { team = "shop" }
-            [[topics]]
-            name = "projects/other/topics/dead"
-            [[subscriptions]]
-            name = "hook"
-            topic = "orders"
-            ackDeadlineSeconds = 20
-            retainAckedMessages = true
-            messageRetentionDuration = "600s"
-            enableMessageOrdering = true
-            enableExactlyOnceDelivery = true
-            filter = 'attributes.kind = "a"'
-            expirationPolicy = {}
-            retryPolicy = { minimumBackoff = "1.500s", maximumBackoff = "60s" }
-            deadLetterPolicy = { deadLetterTopic = "dead", maxDeliveryAttempts = 7 }
-            pushConfig.pushEndpoint = "http://localhost:8080/push"
-            pushConfig.oidcToken.serviceAccountEmail = "push@demo.iam.gserviceaccount.com"
-            pushConfig.noWrapper.writeMetadata = true
-        "#;
-        let orders = Topic {
-            name: "projects/demo/topics/orders".into(),
-            message_retention_duration: seconds(86400),
-            labels: [("team".into(), "shop".into())].into(),
-            ..Topic::default()
-        };
-        let oidc = push_config::OidcToken {
-            service_account_email: "push@demo.iam.gserviceaccount.com".into(),
-            audience: String::new(),
-        };
-        let hook = Subscription {
-            name: "projects/demo/subscriptions/hook".into(),
-            topic: "projects/demo/topics/orders".into(),
-            ack_deadline_seconds: 20,
-            retain_acked_messages: true,
-            message_retention_duration: seconds(600),
-            enable_message_ordering: true,
-            enable_exactly_once_delivery: true,
-            filter: "attributes.kind = \"a\"".into(),
-            expiration_policy: Some(ExpirationPolicy { ttl: None }),
-            retry_policy: Some(RetryPolicy {
-                minimum_backoff: Some(crate::proto::protobuf::Duration { seconds: 1, nanos: 500_000_000 }),
-                maximum_backoff: seconds(60),
-            }),
-            dead_letter_policy: Some(DeadLetterPolicy {
-                dead_letter_topic: "projects/demo/topics/dead".into(),
-                max_delivery_attempts: 7,
-            }),
-            push_config: Some(PushConfig {
-                push_endpoint: "http://localhost:8080/push".into(),
-                authentication_method: Some(push_config::AuthenticationMethod::OidcToken(oidc)),
-                wrapper: Some(push_config::Wrapper::NoWrapper(push_config::NoWrapper {
-                    write_metadata: true,
-                })),
-                ..PushConfig::default()
-            }),
-            ..Subscription::default()
-        };
-        let dead = Topic { name: "projects/other/topics/dead".into(), ..Topic::default() };
-        let expected = Provision::default()
-            .topic_from("emulator.toml:3", orders)
-            .topic_from("emulator.toml:7", dead)
-            .subscription_from("emulator.toml:9", hook);
-        assert_eq!(Config::parse(Path::new("emulator.toml"), text).unwrap().provision, expected);
-    }
-
-    #[test]
-    fn json_configures_the_same_as_toml() {
-        let text = r#"{"project": "demo", "topics": [{"name": "orders", "messageRetentionDuration": "600s"}],
-            "faults": {"seed": 3, "slow": "0.5s"}}"#;
-        let config = Config::parse(Path::new("emulator.json"), text).unwrap();
-        let orders = Topic {
-            name: "projects/demo/topics/orders".into(),
-            message_retention_duration: seconds(600),
-            ..Topic::default()
-        };
-        assert_eq!(config.provision, Provision::default().topic_from("emulator.json, topic 1", orders));
-        assert_eq!(config.faults.unwrap().seed, 3);
-    }
-
-    #[test]
-    fn schemas_are_made_before_the_topics_that_name_them() {
-        let toml = r#"
-            project = "demo"
-            [[topics]]
-            name = "orders"
-            schemaSettings = { schema = "order", encoding = "JSON" }
-            [[schemas]]
-            name = "order"
-            type = "AVRO"
-            definition = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'
-        "#;
-        let json = r#"{"project": "demo",
-            "topics": [{"name": "orders", "schemaSettings": {"schema": "order", "encoding": "JSON"}}],
-            "schemas": [{"name": "order", "type": "PROTOCOL_BUFFER",
-                "definition": "syntax = \"proto3\"; message Order { int32 id = 1; }"}]}"#;
-        let name = "projects/demo/schemas/order";
-        for (file, text) in [("emulator.toml", toml), ("emulator.json", json)] {
-            let provision = Config::parse(Path::new(file), text).unwrap().provision;
-            let mut broker = Broker::new(Faults::default());
-            let made = provision.apply(&mut broker, Time::default()).unwrap();
-            assert_eq!((made.schemas, made.topics), (1, 1), "{file}");
-            let request = GetTopicRequest { topic: "projects/demo/topics/orders".into() };
-            let topic = broker.get_topic(Time::default(), request).unwrap();
-            let settings = topic.schema_settings.unwrap();
-            assert_eq!((settings.schema.as_str(), settings.encoding()), (name, Encoding::Json));
-            let made = provision.apply(&mut broker, Time::default()).unwrap();
-            assert_eq!(made, ProvisionCounts::default(), "{file}");
-        }
-        let text = "[[schemas]]\nname = \"projects/demo/schemas/order\"\ntype = \"AVRO\"\n";
-        let provision = Config::parse(Path::new("emulator.toml"), text).unwrap().provision;
-        let refusal = provision.apply(&mut Broker::new(Faults::default()), Time::default()).unwrap_err();
-        let expected =
-            "emulator.toml:1: projects/demo/schemas/order: Invalid schema definition: it is empty.";
-        assert_eq!(refusal.to_string(), expected);
-    }
-
-    #[test]
-    fn rejects_unknown_fields_with_their_line() {
-        let unknown =
-            refusal("emulator.toml", "project = \"demo\"\n\n[[topics]]\nname = \"orders\"\nnmae = 1\n");
-        assert!(unknown.starts_with("emulator.toml: TOML parse error at line 5"), "{unknown}");
-        assert!(unknown.contains("unknown field `nmae`"), "{unknown}");
-        let unknown = refusal("emulator.toml", "[faults]\nloose = 0.1\n");
-        assert!(unknown.contains("line 2") && unknown.contains("`lose`"), "{unknown}");
-        let unknown = refusal("emulator.json", "{\n\"topic\": []}");
-        assert!(unknown.contains("unknown field `topic`") && unknown.contains("line 2"), "{unknown}");
-        let list = refusal("emulator.json", "[]");
-        assert_eq!(list, "emulator.json: an object is expected, as in {\"seed\": 7}");
-        let wrong = refusal("emulator.toml", "[[subscriptions]]\nretryPolicy.minimumBackoff = \"soon\"\n");
-        assert!(wrong.contains("line 2"), "{wrong}");
-    }
-
-    #[test]
-    fn a_short_name_needs_a_project() {
-        let refusal = refusal("emulator.toml", "\n[[topics]]\nname = \"orders\"\n");
-        assert!(refusal.starts_with("emulator.toml:2: `orders` has no project"), "{refusal}");
-    }
-
-    #[test]
-    fn a_file_of_faults_has_nothing_else() {
-        let text = "unavailable = 0.2\nmethods = [\"Publish\"]\n[[next]]\ntimes = 3\ncode = \"ABORTED\"\n";
-        let faults = Faults::parse(Path::new("faults.toml"), text).unwrap();
-        assert_eq!((faults.unavailable, faults.next[0].times), (0.2, 3));
-        let refusal = Faults::parse(Path::new("faults.toml"), "[faults]\n").unwrap_err().to_string();
-        assert!(refusal.contains("unknown field `faults`"), "{refusal}");
-    }
-
-    #[test]
-    fn a_missing_file_is_named() {
-        let error = Config::read(Path::new("no/such/emulator.toml")).unwrap_err();
-        assert_eq!(error.to_string(), "no/such/emulator.toml: can't be read");
-    }
 }

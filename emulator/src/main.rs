@@ -56,11 +56,11 @@ struct Arguments {
     host_port: Option<HostPort>,
 
     /// Configuration file with initial schemas, topics, subscriptions and faults: TOML, or JSON
-    /// (.json)
+    /// (.json), or YAML (.yaml, .yml)
     #[arg(long, value_name = "FILE", env = "PUBSUB_EMULATOR_CONFIG")]
     config: Option<PathBuf>,
 
-    /// File with initial faults: TOML, or JSON (.json); overrides the faults in --config
+    /// File with initial faults, in the same formats; overrides the faults in --config
     #[arg(long, value_name = "FILE", env = "PUBSUB_EMULATOR_FAULTS")]
     faults: Option<PathBuf>,
 
