@@ -26,6 +26,7 @@ mod push;
 mod rest;
 mod retries;
 mod seeking;
+mod sequences;
 mod server;
 mod snapshots;
 mod streaming;

@@ -63,7 +63,7 @@ pub(crate) async fn on_google(name: &str, case: fn(Stage) -> Case) {
 /// All tests share one, started by the first: from a container, if one was requested and contains
 /// Google's, else the installed one. `None`, with a line on stderr, if it is not installed and not
 /// required.
-async fn google() -> Option<String> {
+pub(crate) async fn google() -> Option<String> {
     static SHARED: OnceCell<Option<GoogleEmulator>> = OnceCell::const_new();
     if let Some(container) = PubSub::googles_container().await.unwrap() {
         return Some(container.host());
@@ -83,7 +83,7 @@ async fn google() -> Option<String> {
 }
 
 /// Writes past the capture of test output, which would hide it.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

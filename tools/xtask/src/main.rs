@@ -131,6 +131,13 @@ enum Verb {
         #[arg(long)]
         google: bool,
     },
+    /// Run generated sequences of calls on our emulator and on Google's, which has to be installed;
+    /// where they differ, print the shortest such sequence that is found.
+    PubsubSequences {
+        /// How many: 100,000 take some hours.
+        #[arg(long, default_value_t = 1_000)]
+        sequences: u32,
+    },
     /// Write the tests that show each requirement into docs/requirements.md, from the ids above
     /// the tests.
     Requirements,
@@ -165,6 +172,7 @@ fn main() -> ExitCode {
         Verb::PubsubGo { google } => pubsub::go(google),
         Verb::PubsubNode { google } => pubsub::node(google),
         Verb::PubsubPython { google } => pubsub::python(google),
+        Verb::PubsubSequences { sequences } => pubsub::sequences(sequences),
         Verb::Requirements => requirements::run(),
         Verb::Sdk => sdk::run(),
         Verb::Tenants { place } => tenants::run(place.as_deref()),

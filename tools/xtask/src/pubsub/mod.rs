@@ -1,8 +1,10 @@
-//! `cargo xtask pubsub-…`: official clients, against our emulator or Google's.
+//! `cargo xtask pubsub-…`: official clients, against our emulator or Google's, and generated
+//! sequences of calls against both.
 
 mod go;
 mod node;
 mod python;
+mod sequences;
 
 use std::path::PathBuf;
 
@@ -15,6 +17,7 @@ use crate::{cargo, root, succeed};
 pub(crate) use self::go::run as go;
 pub(crate) use self::node::run as node;
 pub(crate) use self::python::run as python;
+pub(crate) use self::sequences::run as sequences;
 
 /// Starts an emulator, ours or Google's, for tests that get its address.
 fn with_emulator<T>(google: bool, test: impl FnOnce(&str) -> Result<T>) -> Result<T> {
