@@ -134,7 +134,14 @@ impl Journal {
 
     /// Waits while it is full. Fails, with the reason, if nothing will be written any more.
     pub(in crate::server) async fn room(&self) -> Result<(), Arc<str>> {
-        if self.is_full() && !self.shared.said_full.swap(true, Ordering::Relaxed) {
+        let failure = self.progress.borrow().failure.clone();
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        if !self.is_full() {
+            return Ok(());
+        }
+        if !self.shared.said_full.swap(true, Ordering::Relaxed) {
             let waiting = self.waiting_max >> 20;
             stderr::say(format!(
                 "pubsub-emulator: the disk does not keep up: more than {waiting} MiB of data wait to be written, and \
@@ -144,7 +151,8 @@ impl Journal {
         let mut progress = self.progress.clone();
         let is_over = |progress: &Progress| progress.failure.is_some() || !self.is_full();
         let goes_on = progress.wait_for(is_over).await.is_ok();
-        match progress.borrow().failure.clone() {
+        let failure = progress.borrow().failure.clone();
+        match failure {
             Some(failure) => Err(failure),
             None if goes_on => Ok(()),
             None => Err(STOPPED.into()),
