@@ -21,16 +21,18 @@ fn refused(text: &str) -> String {
 
 #[test]
 fn blocks_are_read_whatever_their_indentation_is() {
-    let expected = json!({"project": "demo", "topics": [{"name": "a", "labels": {"team": "shop"}}, {"name": "b"}],
+    let expected = json!({"project": "demo",
+        "topics": [{"name": "a", "labels": {"team": "shop"}}, {"name": "b"}],
         "lists": [[1, 2], ["x", [null]]], "empty": null, "last": {"deep": {"deeper": true}}});
     for text in [
-        "project: demo\ntopics:\n- name: a\n  labels:\n    team: shop\n- name: b\nlists:\n- - 1\n  - 2\n- - x\n  - -\n\
-         empty:\nlast:\n  deep:\n    deeper: true\n",
-        "--- # one document\n\u{20}project:   demo # a comment\n\n topics:\n    # another\n   -   name: a\n       labels: \
-         {team: shop}\n   -\n        name: b\n lists: [[1, 2], [x, [null]]]\n empty: ~\n last:\n        deep: {deeper: \
-         true}",
-        "\u{feff}{\"project\":\"demo\",\r\n  topics: [{name: a, labels: {team: shop}}, # here\r\n    {name: b,}],\r\n \
-         'lists': [[1,2],[x,[~]]], empty: , last: {deep: {deeper: true}}} # end\r\n",
+        "project: demo\ntopics:\n- name: a\n  labels:\n    team: shop\n- name: b\nlists:\n- - 1\n  - 2\n\
+         - - x\n  - -\nempty:\nlast:\n  deep:\n    deeper: true\n",
+        "--- # one document\n\u{20}project:   demo # a comment\n\n topics:\n    # another\n\
+         \u{20}  -   name: a\n       labels: {team: shop}\n   -\n        name: b\n\
+         \u{20}lists: [[1, 2], [x, [null]]]\n empty: ~\n last:\n        deep: {deeper: true}",
+        "\u{feff}{\"project\":\"demo\",\r\n  topics: [{name: a, labels: {team: shop}}, # here\r\n\
+         \u{20}   {name: b,}],\r\n 'lists': [[1,2],[x,[~]]], empty: ,\r\n\
+         last: {deep: {deeper: true}}} # end\r\n",
     ] {
         assert_eq!(read(text), expected, "{text}");
     }
@@ -78,10 +80,15 @@ fn a_word_means_what_yaml_1_2_says() {
 
 #[test]
 fn a_text_of_several_lines_stands_as_it_is() {
-    let text = "a:\n  - definition: |\n      # not a comment\n\n        indented: \"as it is\"\n      last\n\n    name: \
-                x\n  - |-\n    without its end\n\n  - |+\n    with all\n\nb: |\nc: |\n  to the end";
-    let expected = json!({"a": [{"definition": "# not a comment\n\n  indented: \"as it is\"\nlast\n", "name": "x"},
-        "without its end", "with all\n\n"], "b": "", "c": "to the end\n"});
+    let text = "a:\n  - definition: |\n      # not a comment\n\n        indented: \"as it is\"\n\
+                \u{20}     last\n\n    name: x\n  - |-\n    without its end\n\n  - |+\n    with all\n\n\
+                b: |\nc: |\n  to the end";
+    let definition = "# not a comment\n\n  indented: \"as it is\"\nlast\n";
+    let expected = json!({
+        "a": [{"definition": definition, "name": "x"}, "without its end", "with all\n\n"],
+        "b": "",
+        "c": "to the end\n",
+    });
     assert_eq!(read(text), expected);
 }
 

@@ -144,8 +144,8 @@ impl Journal {
         if !self.shared.said_full.swap(true, Ordering::Relaxed) {
             let waiting = self.waiting_max >> 20;
             stderr::say(format!(
-                "pubsub-emulator: the disk does not keep up: more than {waiting} MiB of data wait to be written, and \
-                 calls that change something wait, too\n"
+                "pubsub-emulator: the disk does not keep up: more than {waiting} MiB of data wait to be \
+                 written, and calls that change something wait, too\n"
             ));
         }
         let mut progress = self.progress.clone();
