@@ -1,5 +1,5 @@
-//! YAML, as far as configuration files need it: mappings, lists, texts, numbers, `true`, `false` and
-//! `null`, in blocks or in JSON's form, with comments, and with `|` for texts of several lines.
+//! YAML, as far as configuration files need it: mappings, lists, texts, numbers, `true`, `false`
+//! and `null`, in blocks or in JSON's form, with comments, and with `|` for texts of several lines.
 //!
 //! It never guesses. Whatever else YAML has is refused with its line, such as anchors, tags, `>`,
 //! several documents, and a text that goes on on the next line. Words mean what YAML 1.2 says, so
