@@ -6,19 +6,16 @@
 
 #[cfg(test)]
 mod tests;
-mod yaml;
 
-use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::broker::Faults;
 use crate::proto::pubsub::{DeadLetterPolicy, Schema, Subscription, Topic};
 use crate::provision::Provision;
-use yaml::{Content, Node, YamlError};
 
 /// The content of a configuration file.
 ///
@@ -109,7 +106,10 @@ enum Format {
     Yaml,
 }
 
-type SpannedFile = File<toml::Spanned<Schema>, toml::Spanned<Topic>, toml::Spanned<Subscription>>;
+type TomlFile = File<toml::Spanned<Schema>, toml::Spanned<Topic>, toml::Spanned<Subscription>>;
+type JsonFile = File<Schema, Topic, Subscription>;
+type YamlFile =
+    File<serde_saphyr::Spanned<Schema>, serde_saphyr::Spanned<Topic>, serde_saphyr::Spanned<Subscription>>;
 
 impl Config {
     /// Reads a file.
@@ -149,95 +149,52 @@ impl Config {
 
 impl Listed {
     fn of_toml(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let file: SpannedFile = toml(path, text)?;
+        let file: TomlFile = toml(path, text)?;
         let line = |start: usize| {
             let before = text.as_bytes().iter().take(start);
             place(path, 1 + before.filter(|byte| **byte == b'\n').count())
         };
-        let schemas = file.schemas.into_iter().map(|schema| (line(schema.span().start), schema.into_inner()));
-        let topics = file.topics.into_iter().map(|topic| (line(topic.span().start), topic.into_inner()));
-        let subscriptions = file.subscriptions.into_iter();
-        let subscriptions = subscriptions.map(|each| (line(each.span().start), each.into_inner()));
         Ok(Self {
             project: file.project,
-            schemas: schemas.collect(),
-            topics: topics.collect(),
-            subscriptions: subscriptions.collect(),
+            schemas: listed(file.schemas, |_, each| (line(each.span().start), each.into_inner())),
+            topics: listed(file.topics, |_, each| (line(each.span().start), each.into_inner())),
+            subscriptions: listed(file.subscriptions, |_, each| (line(each.span().start), each.into_inner())),
             faults: file.faults,
         })
     }
 
     fn of_json(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let file: File<Schema, Topic, Subscription> = json(path, text)?;
+        let file: JsonFile = json(path, text)?;
         let origin = |kind: &str, number: usize| format!("{}, {kind} {number}", path.display());
-        let schemas = (1..).zip(file.schemas).map(|(number, schema)| (origin("schema", number), schema));
-        let topics = (1..).zip(file.topics).map(|(number, topic)| (origin("topic", number), topic));
-        let subscriptions = (1..).zip(file.subscriptions);
-        let subscriptions = subscriptions.map(|(number, each)| (origin("subscription", number), each));
         Ok(Self {
             project: file.project,
-            schemas: schemas.collect(),
-            topics: topics.collect(),
-            subscriptions: subscriptions.collect(),
+            schemas: listed(file.schemas, |number, each| (origin("schema", number), each)),
+            topics: listed(file.topics, |number, each| (origin("topic", number), each)),
+            subscriptions: listed(file.subscriptions, |number, each| (origin("subscription", number), each)),
             faults: file.faults,
         })
     }
 
-    /// Each part is read by itself, so that what is wrong has a line.
     fn of_yaml(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let mut listed = Self::default();
-        for (name, node) in entries(path, text)? {
-            match name.as_str() {
-                "schemas" => listed.schemas = items(path, node)?,
-                "topics" => listed.topics = items(path, node)?,
-                "subscriptions" => listed.subscriptions = items(path, node)?,
-                _ => {
-                    let line = node.line;
-                    let part = Value::Object([(name, node.into_value())].into_iter().collect());
-                    let part: File<Schema, Topic, Subscription> =
-                        serde_json::from_value(part).map_err(|error| misplaced(path, line, error))?;
-                    listed.project = part.project.or(listed.project);
-                    listed.faults = part.faults.or(listed.faults);
-                }
-            }
-        }
-        Ok(listed)
+        let file: YamlFile = yaml(path, text)?;
+        Ok(Self {
+            project: file.project,
+            schemas: listed(file.schemas, |_, each| (place(path, each.referenced.line()), each.value)),
+            topics: listed(file.topics, |_, each| (place(path, each.referenced.line()), each.value)),
+            subscriptions: listed(file.subscriptions, |_, each| {
+                (place(path, each.referenced.line()), each.value)
+            }),
+            faults: file.faults,
+        })
     }
 }
 
-/// The entries of a YAML file.
-fn entries(path: &Path, text: &str) -> Result<BTreeMap<String, Node>, ConfigError> {
-    let root = yaml::parse(text).map_err(|error| invalid(path, &error))?;
-    match root.content {
-        Content::Mapping(entries) => Ok(entries),
-        Content::List(_) | Content::Scalar(_) => {
-            Err(misplaced(path, root.line, "keys are expected, as in `seed: 7`"))
-        }
-    }
+/// Each resource with its place, which its number or its position says.
+fn listed<T, R>(each: Vec<T>, placed: impl Fn(usize, T) -> (String, R)) -> Vec<(String, R)> {
+    (1..).zip(each).map(|(number, each)| placed(number, each)).collect()
 }
 
-/// The items of a list in a YAML file, each with its place.
-fn items<T: DeserializeOwned>(path: &Path, list: Node) -> Result<Vec<(String, T)>, ConfigError> {
-    let items = match list.content {
-        Content::List(items) => items,
-        Content::Scalar(Value::Null) => Vec::new(),
-        Content::Scalar(_) | Content::Mapping(_) => {
-            return Err(misplaced(path, list.line, "a list is expected, with a `-` before each item"));
-        }
-    };
-    let item = |node: Node| -> Result<(String, T), ConfigError> {
-        let line = node.line;
-        let item = serde_json::from_value(node.into_value()).map_err(|error| misplaced(path, line, error))?;
-        Ok((place(path, line), item))
-    };
-    items.into_iter().map(item).collect()
-}
-
-fn misplaced(path: &Path, line: usize, words: impl ToString) -> ConfigError {
-    invalid(path, &YamlError::new(line, words))
-}
-
-fn place(path: &Path, line: usize) -> String {
+fn place(path: &Path, line: impl Display) -> String {
     format!("{}:{line}", path.display())
 }
 
@@ -268,11 +225,7 @@ impl Faults {
         match Format::of(path) {
             Format::Toml => toml(path, text),
             Format::Json => json(path, text),
-            Format::Yaml => {
-                let entries = entries(path, text)?.into_iter();
-                let entries = entries.map(|(name, node)| (name, node.into_value())).collect();
-                serde_json::from_value(Value::Object(entries)).map_err(|error| invalid(path, &error))
-            }
+            Format::Yaml => yaml(path, text),
         }
     }
 }
@@ -305,6 +258,11 @@ fn json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> 
 
 fn toml<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| invalid(path, &error))
+}
+
+fn yaml<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
+    // The error would show the lines around it as well.
+    serde_saphyr::from_str(text).map_err(|error| invalid(path, error.without_snippet()))
 }
 
 fn invalid(path: &Path, error: &dyn std::error::Error) -> ConfigError {
