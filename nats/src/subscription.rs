@@ -1,6 +1,7 @@
 //! A subscription: asks the server for as many messages as there are places, and answers them.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ const REQUEST_MAX: usize = 1_000;
 const RETRY_DELAY: Duration = Duration::from_secs(10);
 /// The shortest time between two extensions.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// The pause after a failed request.
+/// The shortest pause after a failed request.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn open(notifier: NatsNotifier, line: Line, max_outstanding: usize) -> NatsSubscription {
@@ -123,7 +124,7 @@ impl Reader {
                 Err(error) => {
                     consumer = None;
                     self.report(Some(error));
-                    self.closing.run_until_cancelled(sleep(PAUSE)).await;
+                    self.closing.run_until_cancelled(sleep(pause())).await;
                 }
             }
         }
@@ -193,6 +194,12 @@ impl Reader {
     }
 }
 
+/// A pause after a failed request. Jitter makes it up to a fifth longer, since all workers lose a
+/// server together.
+fn pause() -> Duration {
+    PAUSE + PAUSE / 1000 * (RandomState::new().hash_one(()) % 200) as u32
+}
+
 /// Extends the time of an unanswered message, then answers it and frees its place.
 async fn hold(
     acker: Acker,
@@ -235,5 +242,19 @@ impl AckHandle for Answer {
 
     fn put_back(self: Box<Self>) {
         let _ = self.0.send(AckKind::Nak(Some(RETRY_DELAY)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn workers_pause_for_different_times() {
+        let pauses: BTreeSet<Duration> = (0..1_000).map(|_| pause()).collect();
+        assert!(pauses.iter().all(|pause| (PAUSE..PAUSE * 6 / 5).contains(pause)), "{pauses:?}");
+        assert!(pauses.len() > 100, "{pauses:?}");
     }
 }
