@@ -48,7 +48,8 @@ impl Store {
                             order by canvas_id, module, name, delay_until, id limit (select events from counted)) as waiting) as numbered
                     where (number + $4) % (select greatest(1, events / $5) from counted) = 0
                ), sizes as (
-                   select avg(octet_length(e.value) + coalesce(octet_length(e.options::text), 0)) as mean
+                   select avg(octet_length(e.value) + coalesce(octet_length(e.last_error), 0)
+                              + coalesce(octet_length(e.options::text), 0)) as mean
                      from wakeq.events_v2 e
                     where e.id = any (array(select id from sampled)) and e.canvas_id = $1
                ), dead as materialized (

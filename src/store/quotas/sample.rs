@@ -60,8 +60,9 @@ macro_rules! samples {
 }
 
 samples! {
-    /// Events that wait or run, and the bytes of their values and options.
-    sample_events: "sum(octet_length(value) + coalesce(octet_length(options::text), 0))"
+    /// Events that wait or run, and the bytes of their values, errors and options.
+    sample_events: "sum(octet_length(value) + coalesce(octet_length(last_error), 0)
+                             + coalesce(octet_length(options::text), 0))"
         in "wakeq.events_v2" "", "sample the events of a canvas";
     /// Dead events, and the bytes of their values, errors and options.
     sample_dead_events: "sum(octet_length(value) + coalesce(octet_length(last_error), 0)

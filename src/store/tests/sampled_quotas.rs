@@ -139,8 +139,8 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
         )
         .await;
     for fill in [
-        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
-         select gen_random_uuid(), c, 'WORKER', 'h' || n % 5, '_', v from public.rows",
+        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, last_error)
+         select gen_random_uuid(), c, 'WORKER', 'h' || n % 5, '_', v, 'no' from public.rows",
         "insert into wakeq.dead_events (canvas_id, id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                         last_error, cause)
          select c, gen_random_uuid(), 'WORKER', 'h' || n % 5, '_', v, 0, now(), 1, 0, 'oh', 'poison' from public.rows",
@@ -174,10 +174,10 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
     ] {
         assert_eq!(table.run(fill).await, 400);
     }
-    // Values and checkpoints of 1 or 5 bytes, dead events with two bytes more, and ended ones with
-    // seven.
+    // Values and checkpoints of 1 or 5 bytes, waiting and dead events with two bytes more, and ended
+    // ones with seven.
     let expected = [
-        (QuotaPair::Waiting, [900, 3_900], [300, 2_900]),
+        (QuotaPair::Waiting, [900, 4_500], [300, 3_100]),
         (QuotaPair::Objects, [300, 300], [100, 500]),
         (QuotaPair::Remembered, [300, 900], [100, 300]),
         (QuotaPair::Log, [300, 0], [100, 0]),
