@@ -365,7 +365,8 @@ impl Store {
         self.session().await?.one("find which streams are new", query).await.map(number)
     }
 
-    /// How many of these keys have a limit, but no row of its use yet.
+    /// How many of these keys have no row of use yet. One without a limit may get it before its
+    /// event runs.
     pub(super) async fn count_new_limit_keys(
         &self,
         canvas: CanvasId,
@@ -374,8 +375,7 @@ impl Store {
         let query = sqlx::query_scalar!(
             r#"select count(*) as "new!" from unnest($2::text[]) as wanted (name)
                 where not exists (
-                    select from wakeq.limit_states s where s.canvas_id = $1 and s.name = wanted.name offset 0)
-                  and (wakeq.limit_on($1, wanted.name)).name is not null"#,
+                    select from wakeq.limit_states s where s.canvas_id = $1 and s.name = wanted.name offset 0)"#,
             canvas.0,
             &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>()
         );
