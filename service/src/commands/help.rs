@@ -157,6 +157,34 @@ mod tests {
         assert!(seen > 70, "{seen} commands");
     }
 
+    /// Lists that say in another way what comes after them, or that there is more.
+    const ENDS: [(&str, &str); 2] = [
+        ("wakeq log read", "`--after` a number of the log"),
+        ("wakeq handlers attempts", "its last ones, with a note if there may be more (ADR 0084)"),
+    ];
+
+    /// What a command leaves out of a list, another call of it shows.
+    #[test]
+    fn every_command_that_lists_can_go_on() {
+        let whole = Cli::command();
+        let (mut lists, mut complaints, mut ends) = (0, Vec::new(), BTreeSet::new());
+        each(&whole, "wakeq", &mut |below, path| {
+            let has = |name: &str| {
+                below.get_arguments().any(|arg| arg.get_id() == name && arg.get_long() == Some(name))
+            };
+            match (has("limit"), has("cursor")) {
+                (true, true) => lists += 1,
+                (true, false) if ENDS.iter().any(|(known, _)| *known == path) => {
+                    ends.insert(path.to_owned());
+                }
+                (false, false) if below.get_name() != "list" => {}
+                _ => complaints.push(path.to_owned()),
+            }
+        });
+        assert!(complaints.is_empty(), "without a limit or a cursor: {complaints:?}");
+        assert!(lists >= 25 && ends.len() == ENDS.len(), "{lists} lists, {ends:?}");
+    }
+
     #[test]
     fn values_may_be_negative() {
         for line in [
