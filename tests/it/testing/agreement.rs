@@ -18,7 +18,7 @@ use wakeq::{
     RetryPolicy, Route, Stop, Timing,
 };
 
-use crate::support::{Looks, Stage, connect, scope};
+use crate::support::{Stage, connect, scope, until};
 
 const STEPS: usize = 60;
 const KILO: Duration = Duration::from_secs(1000);
@@ -361,22 +361,20 @@ async fn switch_on(kit: &TestKit, everything: bool) -> String {
     format!("{} {:?} {under:?} {}", lifted.lifted, lifted.still, lifted.woken)
 }
 
-/// Takes a step and returns what can be observed.
 /// What an operation on the events of a handler counted, and did.
 async fn operate(kit: &TestKit, kind: OperationKind, name: &str) -> String {
     let filter = EventFilter { name: Some(name.parse().unwrap()), ..EventFilter::default() };
     let new = NewOperation::new(kind, filter);
     let begun = kit.admin().begin_operation(CanvasId::DEFAULT, &new, &Actor::admin("ada")).await.unwrap();
-    let mut looks = Looks::default();
-    loop {
+    let ended = async || {
         let latest = kit.admin().operation(CanvasId::DEFAULT, begun.id).await.unwrap();
-        if latest.ended_at.is_some() {
-            return format!("{} {} {}", begun.preview_count, latest.changed, latest.skipped);
-        }
-        looks.pause().await;
-    }
+        latest.ended_at.is_some().then_some(latest)
+    };
+    let ended = until("the operation ends", ended).await;
+    format!("{} {} {}", begun.preview_count, ended.changed, ended.skipped)
 }
 
+/// Takes a step and returns what can be observed.
 async fn take(kit: &mut TestKit, step: &Step) -> String {
     let (ada, admin) = (Actor::admin("ada"), kit.admin());
     let kilo = |count: u32| KILO * count;
