@@ -42,10 +42,11 @@ impl Store {
               returning 1
              ), silent as (
                  delete from wakeq.programs p using (
-                     select module, name, worker from wakeq.programs
+                     select canvas_id, module, name, worker from wakeq.programs
                       where canvas_id = $1 and seen_at < now() - $5::interval and not exists (select from seen)
                       order by module, name, worker limit $6 for update skip locked) as old
-                  where p.canvas_id = $1 and (p.module, p.name, p.worker) = (old.module, old.name, old.worker)
+                  where p.canvas_id = any (array[old.canvas_id])
+                    and (p.module, p.name, p.worker) = (old.module, old.name, old.worker)
              )
              insert into wakeq.programs (canvas_id, module, name, worker)
              select $1::uuid, $2::text, $3::text, $4::text
