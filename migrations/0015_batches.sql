@@ -55,7 +55,9 @@ comment on column wakeq.batches.is_cancelled is 'It was given up: its event is n
 
 -- Those that the minute's pass looks at, the one that it has not looked at for longest first.
 create index batches_looked_at on wakeq.batches (looked_at) where over_at is null;
-create index batches_over on wakeq.batches (over_at) where over_at is not null;
+-- Those that are to be forgotten. Only for a statement that names the condition, and so not for one
+-- about a batch (0001).
+create index batches_over on wakeq.batches (over_at) where over_at > '-infinity';
 -- How many a canvas has that are not over, for its quota.
 create index batches_open on wakeq.batches (canvas_id) where over_at is null;
 

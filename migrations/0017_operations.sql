@@ -53,11 +53,12 @@ create table wakeq.operations (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- The open one of a job.
-create unique index operations_job on wakeq.operations (job) where ended_at is null;
--- Those of a canvas, the latest first, and those that are to be forgotten.
+-- Those of a canvas, the latest first.
 create index operations_started on wakeq.operations (canvas_id, started_at, id);
-create index operations_ended on wakeq.operations (ended_at) where ended_at is not null;
+-- The open one of a job, and those that are to be forgotten. Only for statements that name these
+-- conditions, and so not for those about an operation or about a canvas (0001).
+create unique index operations_job on wakeq.operations (job) where ended_at is null and job > 0;
+create index operations_ended on wakeq.operations (ended_at) where ended_at > '-infinity';
 
 comment on column wakeq.operations.matched is
     'Events that match the filter: those that were changed, and those that were skipped because they run, or are held';

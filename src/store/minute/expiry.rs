@@ -402,7 +402,7 @@ impl Store {
             r#"with page as materialized (
                    select b.canvas_id, b.name, wakeq.has_members(b.canvas_id, b.name) as has_members
                      from wakeq.batches b
-                    where b.over_at < now() - $1::interval
+                    where b.over_at < now() - $1::interval and b.over_at > '-infinity'
                     order by b.over_at limit 100 for update skip locked
                ), held as (
                    update wakeq.batches b set over_at = now() from page p
@@ -448,7 +448,7 @@ impl Store {
         let query = sqlx::query!(
             "delete from wakeq.operations o using (
                  select canvas_id, id from wakeq.operations
-                  where ended_at < now() - $1::interval
+                  where ended_at < now() - $1::interval and ended_at > '-infinity'
                   order by ended_at limit 1000 for update skip locked) as old
               where o.canvas_id = any (array[old.canvas_id]) and o.id = old.id",
             interval(OPERATIONS_KEPT)

@@ -102,7 +102,7 @@ impl Sql<'_> {
                       preview_count, preview_more, looked_at, matched, changed, skipped, author, started_at, updated_at,
                       ended_at, error, cardinality(ids) as named, ids, copies, pages, after_module, after_name, after_id,
                       nullif(after_at, '-infinity') as after_at
-                 from wakeq.operations where job = $1 and ended_at is null"#,
+                 from wakeq.operations where job = $1 and job > 0 and ended_at is null"#,
             job
         );
         let row = self.session().await?.optional("look for the operation of a job", query).await?;

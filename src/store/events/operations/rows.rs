@@ -237,7 +237,8 @@ impl Sql<'_> {
     pub(super) async fn drop_job_of_none(&self, job: i64) -> Result<(), StoreError> {
         let query = sqlx::query!(
             "delete from wakeq.resume_jobs j where j.id = $1 and j.kind = 'operation'
-                and not exists (select from wakeq.operations o where o.job = j.id and o.ended_at is null)",
+                and not exists (select from wakeq.operations o
+                                 where o.job = j.id and o.job > 0 and o.ended_at is null)",
             job
         );
         self.session().await?.execute("delete the job of no operation", query).await.map(drop)
