@@ -3,11 +3,11 @@
 /// Statements that read all of an index or of a table: how each begins, which tables, how many
 /// pages at most, and why it may. The events take some 12,000 pages, and a row that is found by an
 /// index is on another page than the one before.
-pub(super) const WHOLE: [(&str, &str, u64, &str); 13] = [
+pub(super) const WHOLE: [(&str, &str, u64, &str); 16] = [
     (
         SHIFT,
         "events_v2 dead_events emitted_ids idempotency_keys unique_keys checkpoints unknown_handlers http_targets \
-         limits limit_states limit_waits",
+         limits limit_states limit_waits operations batches",
         0,
         "tests shift all events",
     ),
@@ -43,6 +43,14 @@ pub(super) const WHOLE: [(&str, &str, u64, &str); 13] = [
         "looks for old ones",
     ),
     ("update wakeq.http_targets t set previous_secret = null", "http_targets", 50_000, "looks for old ones"),
+    ("delete from wakeq.programs p using ( select", "programs", 50_000, "looks for silent ones"),
+    (
+        "with page as materialized ( select canvas_id, name from wakeq.batches",
+        "batches",
+        50_000,
+        "looks at 500 of those that are not over",
+    ),
+    ("select extract(epoch from least(", "batches", 50_000, "looks whether any may be over"),
     (
         "with locked as ( select canvas_id, module",
         "unknown_handlers",
@@ -85,6 +93,7 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("insert into wakeq.entities as e (entity_type, canvas_id, id, version", CHECKED),
     ("insert into wakeq.entity_events as e (canvas_id, event_id, correlation_id", CHECKED),
     ("insert into wakeq.entity_events (canvas_id, event_id, correlation_id", CHECKED),
+    ("with job as ( insert into wakeq.resume_jobs (kind, canvas_id, module, name) values", CHECKED),
 ];
 
 const CHECKED: &str = "it refuses all values that this test makes up";
@@ -110,7 +119,7 @@ pub(super) const OTHER_WORDS: [&str; 14] = [
 
 /// Tables of which statements ask whether they have any row: an index without a condition, in a
 /// query of its own, is read up to the first.
-pub(super) const ANY_ROW: [&str; 2] = ["limits", "limit_waits"];
+pub(super) const ANY_ROW: [&str; 3] = ["limits", "limit_waits", "batches"];
 
 /// Rows of each other table.
 pub(super) const OTHER_ROWS: u32 = 20_000;
@@ -119,7 +128,7 @@ pub(super) const OTHER_ROWS: u32 = 20_000;
 pub(super) const PAGES_MAX: u64 = 2000;
 
 /// Statements that read more pages: how each begins, how many, and why.
-pub(super) const MANY: [(&str, u64, &str); 25] = [
+pub(super) const MANY: [(&str, u64, &str); 29] = [
     ("with recursive waited as ( (select canvas_id, name, 1 as number", 20_000, "skips from limit to limit"),
     ("select id as \"id!\", canvas_id as \"canvas_id!\"", 50_000, "passes over copies that wait in lanes"),
     ("select id, canvas_id, notify_at as", 20_000, "reads a page of promises"),
@@ -148,6 +157,10 @@ pub(super) const MANY: [(&str, u64, &str); 25] = [
     ("select (select count(*) from wakeq.cron_records", 50_000, "counts what a canvas has registered"),
     ("with old as materialized ( select m.at", 20_000, "adds 1,000 minutes to their hours"),
     ("delete from wakeq.hour_statistics", 20_000, "deletes 1,000 hours"),
+    ("with seen as ( update wakeq.programs", 20_000, "looks at a canvas's programs, which are 1,000 at most"),
+    ("select canvas_id, id, kind, arguments", 50_000, "lists a canvas's operations, which are 1,000 at most"),
+    ("select count(*) as \"open!\" from wakeq.operations", 50_000, "counts those that are open"),
+    ("delete from wakeq.operations where canvas_id", 100_000, "deletes the oldest"),
     (
         "with looked as materialized ( (select id, modifier::text",
         25_000,
@@ -156,7 +169,7 @@ pub(super) const MANY: [(&str, u64, &str); 25] = [
 ];
 
 /// Other tables that a canvas fills: their columns, and a row of them.
-pub(super) const OTHERS: [(&str, &str, &str); 20] = [
+pub(super) const OTHERS: [(&str, &str, &str); 23] = [
     ("objects", "canvas_id, object, last_seq", "c, 'o' || n, n"),
     (
         "dead_events",
@@ -181,6 +194,13 @@ pub(super) const OTHERS: [(&str, &str, &str); 20] = [
     ("limits", "canvas_id, name, concurrency, created_by, updated_by", "c, 'k' || n, 1, 'test', 'test'"),
     ("limit_states", "canvas_id, name", "c, 'k' || n"),
     ("limit_waits", "event_id, canvas_id, name, due", "gen_random_uuid(), c, 'k' || n, now()"),
+    ("programs", "canvas_id, module, name, worker", "c, 'WORKER', 'h' || n % 5, 'w' || n"),
+    ("operations", "canvas_id, kind, filter, cut_off, author, job", "c, 'cancel', '{}', now(), 'test', n"),
+    (
+        "batches",
+        "canvas_id, name, event_id, module, handler, modifier, value",
+        "c, 'b' || n, gen_random_uuid(), 'WORKER', 'h1', '_', '1'",
+    ),
     ("unknown_handlers", "canvas_id, module, name, modifier", "c, 'WORKER', 'u' || n, '_'"),
     ("log_streams", "canvas_id, category, stream, position, last_seq", "c, 'work', 'o' || n, 0, n"),
     ("entities", "canvas_id, entity_type, id, version, last_link", "c, 'account', 'o' || n, 1, 1"),
