@@ -215,13 +215,15 @@ create table wakeq.resume_jobs (
 create index resume_jobs_handler on wakeq.resume_jobs (canvas_id, module, name, kind);
 
 -- A new job begins at the first event, so it wakes all that the older ones of its handler would. It
--- replaces them, except those that processes have in their hands: nobody waits here for a page.
+-- replaces them, except those that processes have in their hands: nobody waits here for a page. The
+-- sum keeps out the index of ids, by which all jobs would be read
+-- (docs/adr/0070-plans-without-statistics.md).
 create function wakeq.replace_jobs() returns trigger language plpgsql as $$
 begin
     delete from wakeq.resume_jobs where id = any (array(
         select j.id from wakeq.resume_jobs j
          where j.canvas_id = new.canvas_id and j.module = new.module and j.name = new.name and j.kind = new.kind
-           and j.id < new.id and j.created_at <= new.created_at
+           and j.id + 0 < new.id and j.created_at <= new.created_at
            for update skip locked));
     return null;
 end

@@ -107,15 +107,16 @@ impl Sql<'_> {
                    update wakeq.resume_jobs j
                       set after_id = (select id from page order by id desc limit 1),
                           after_due = (select max(delay_until) from page)
-                     from job where j.id = job.id and (select count(*) from page) >= $2
+                     from job where j.id = any (array[job.id]) and (select count(*) from page) >= $2
                 returning j.id
                ), back as (
                    update wakeq.resume_jobs j
                       set after_id = j.back_id, after_due = j.back_due, back_id = null, back_due = null
-                     from job where j.id = job.id and (select count(*) from page) < $2 and job.back_id is not null
+                     from job
+                    where j.id = any (array[job.id]) and (select count(*) from page) < $2 and job.back_id is not null
                ), ended as (
                    delete from wakeq.resume_jobs j using job
-                    where j.id = job.id and (select count(*) from page) < $2 and job.back_id is null
+                    where j.id = any (array[job.id]) and (select count(*) from page) < $2 and job.back_id is null
                 returning j.id
                )
                select woken.id as "id?", woken.canvas_id as "canvas_id?",
@@ -171,13 +172,13 @@ impl Sql<'_> {
                       set after_id = (select id from page order by id desc limit 1),
                           after_due = (select max(delay_until) from page),
                           back_id = coalesce(j.back_id, j.after_id), back_due = coalesce(j.back_due, j.after_due)
-                     from job where j.id = job.id and (select count(*) from page) >= $2
+                     from job where j.id = any (array[job.id]) and (select count(*) from page) >= $2
                 returning j.id
                ), back as (
                    update wakeq.resume_jobs j
                       set after_id = coalesce(j.back_id, j.after_id), after_due = coalesce(j.back_due, j.after_due),
                           back_id = null, back_due = null
-                     from job where j.id = job.id and (select count(*) from page) < $2
+                     from job where j.id = any (array[job.id]) and (select count(*) from page) < $2
                )
                select woken.id as "id?", woken.canvas_id as "canvas_id?",
                       woken.delay_until <= clock_timestamp() + $3 as due_soon,

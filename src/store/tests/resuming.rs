@@ -309,3 +309,33 @@ async fn a_registration_locks_in_the_order_of_ids() {
     assert!(second.is_some(), "it waits for the first, and has locked the second");
     assert_eq!(resuming.await.unwrap().len(), 2);
 }
+
+/// A job takes the place of an older one of its handler. That is found by the handler, since a
+/// canvas with many of them may be switched on again while the statistics say that there is no job.
+#[tokio::test]
+async fn an_older_job_is_found_by_its_handler() {
+    const ADD: &str = "insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+         select 'lifted', '00000000-0000-0000-0000-000000000000', 'WORKER', 'h' || n from generate_series(1, 20000) n";
+    let table = Table::new().await;
+    table.run("alter table wakeq.resume_jobs set (autovacuum_enabled = false)").await;
+    table.run("alter table wakeq.resume_jobs disable trigger user").await;
+    table.run(ADD).await;
+    table.run("delete from wakeq.resume_jobs").await;
+    table.run("vacuum (analyze, truncate false) wakeq.resume_jobs").await;
+    table.run(ADD).await;
+    table.run("alter table wakeq.resume_jobs enable trigger user").await;
+    let mut transaction = table.pool.begin().await.unwrap();
+    for statement in [
+        "set local enable_seqscan = off",
+        "set local enable_bitmapscan = off",
+        "insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+         select 'lifted', '00000000-0000-0000-0000-000000000000', 'WORKER', 'h' || n from generate_series(1, 10) n",
+    ] {
+        sqlx::query(statement).execute(&mut *transaction).await.unwrap();
+    }
+    let read = "select pg_stat_get_xact_tuples_fetched('wakeq.resume_jobs_pkey'::regclass)";
+    let read: i64 = sqlx::query_scalar(read).fetch_one(&mut *transaction).await.unwrap();
+    assert!(read <= 100, "{read} jobs were read to replace ten");
+    transaction.commit().await.unwrap();
+    assert_eq!(table.jobs().await, 20_000);
+}
