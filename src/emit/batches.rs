@@ -111,7 +111,8 @@ impl EventBatch {
     /// The event has a handler, a modifier and a value, and is due as soon as it is emitted.
     pub async fn open(&self, on_end: Event) -> Result<bool, BatchError> {
         let event = self.checked(on_end)?;
-        self.queue.admit(std::slice::from_ref(&event)).await?;
+        // Its name is remembered when it is over.
+        self.queue.admit_with(std::slice::from_ref(&event), None, Some(self.canvas)).await?;
         match self.queue.store.open_batch(&self.name, &event).await? {
             BatchOpening::Opened => Ok(true),
             BatchOpening::Repeated => Ok(false),

@@ -18,7 +18,7 @@ impl Queue {
     }
 
     /// The same, with what is written beside them: the state of an object, and an idempotency key
-    /// on its canvas.
+    /// or the name of a batch on its canvas.
     pub(super) async fn admit_with(
         &self,
         events: &[NewEvent],

@@ -22,8 +22,8 @@ pub enum Quota {
     ObjectBytes,
     /// Chosen ids that are remembered.
     ChosenIds,
-    /// Idempotency keys with their answers, unique keys that outlive their events, and keys of
-    /// limits that are in use.
+    /// Idempotency keys with their answers, unique keys that outlive their events, names of batches,
+    /// and keys of limits that are in use.
     IdempotencyKeys,
     /// Streams of the log; an entity has two.
     LogStreams,
@@ -147,7 +147,7 @@ impl Quota {
             Self::Objects => "objects",
             Self::ObjectBytes => "bytes of objects' states",
             Self::ChosenIds => "chosen ids that are remembered",
-            Self::IdempotencyKeys => "idempotency keys, unique keys and keys of limits that are remembered",
+            Self::IdempotencyKeys => "idempotency keys, unique keys, batches and limits that are remembered",
             Self::LogStreams => "streams of the log",
             Self::LogBytes => "bytes of the log",
             Self::Entities => "entities",
@@ -174,7 +174,7 @@ impl Quota {
             Self::ChosenIds => "emit again when older ids are forgotten, or let wakeq choose the ids",
             Self::IdempotencyKeys => {
                 "emit again when older keys are forgotten, emit more events per idempotency key, \
-                 remember unique keys for a shorter time, or name fewer keys of limits"
+                 remember unique keys for a shorter time, open fewer batches, or name fewer keys of limits"
             }
             Self::EntityEvents => "send again when the type's processor has processed some",
             Self::Objects => {

@@ -122,8 +122,10 @@ impl Store {
                 let [ids, _] = self.sample_ids(canvas, pages).await?;
                 let [keys, _] = self.sample_keys(canvas, pages).await?;
                 let [unique, _] = self.sample_unique_keys(canvas, pages).await?;
+                let [batches, _] = self.sample_batches(canvas, pages).await?;
                 let [limits, _] = self.sample_limit_states(canvas, pages).await?;
-                [ids, keys.saturating_add(unique).saturating_add(limits)]
+                let named = batches.saturating_add(limits);
+                [ids, keys.saturating_add(unique).saturating_add(named)]
             }
             QuotaPair::Record => self.sample_lines(canvas, pages).await?,
             QuotaPair::Attempts => return self.sample_attempts(canvas, pages).await,

@@ -72,7 +72,7 @@ pub struct Additions<'a> {
     /// An object's new state, and its bytes.
     state: Option<(&'a ObjectKey, u64)>,
     chosen_ids: u64,
-    /// Idempotency keys, and unique keys that outlive their events.
+    /// Idempotency keys, unique keys that outlive their events, and names of batches.
     remembered_keys: u64,
     /// Keys of limits, each of which may get a row of use.
     limit_keys: BTreeSet<&'a str>,
@@ -116,7 +116,7 @@ impl<'a> Additions<'a> {
         Self { audit_lines: lines, ..Self::default() }
     }
 
-    /// Adds an idempotency key.
+    /// Adds an idempotency key, or the name of a batch.
     pub(crate) fn remember_key(&mut self) {
         self.remembered_keys += 1;
     }

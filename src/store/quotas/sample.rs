@@ -83,6 +83,9 @@ samples! {
     /// Unique keys that are remembered.
     sample_unique_keys: "0::bigint"
         in "wakeq.unique_keys" "", "sample the unique keys of a canvas";
+    /// Batches, also those that are over.
+    sample_batches: "0::bigint"
+        in "wakeq.batches" "", "sample the batches of a canvas";
     /// Keys and other names of limits that are in use.
     sample_limit_states: "0::bigint"
         in "wakeq.limit_states" "", "sample the limits in use of a canvas";

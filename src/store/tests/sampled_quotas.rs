@@ -157,6 +157,8 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
          select c, 'ada', n::text, '1', '1' from public.rows",
         "insert into wakeq.unique_keys (canvas_id, module, name, key, event_id, until)
          select c, 'WORKER', 'h', n::text, gen_random_uuid(), now() from public.rows",
+        "insert into wakeq.batches (canvas_id, name, event_id, module, handler, modifier, value)
+         select c, 'b' || n, gen_random_uuid(), 'WORKER', 'h', '_', '1' from public.rows",
         "insert into wakeq.limit_states (canvas_id, name) select c, 'k:' || n from public.rows",
         "insert into wakeq.attempts (canvas_id, event_id, number, nonce, outcome, started_at, took_us)
          select c, gen_random_uuid(), n, 1, 'retried', now(), 1 from public.rows",
@@ -179,7 +181,7 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
     let expected = [
         (QuotaPair::Waiting, [900, 4_500], [300, 3_100]),
         (QuotaPair::Objects, [300, 300], [100, 500]),
-        (QuotaPair::Remembered, [300, 900], [100, 300]),
+        (QuotaPair::Remembered, [300, 1_200], [100, 400]),
         (QuotaPair::Log, [300, 0], [100, 0]),
         (QuotaPair::Entities, [300, 200], [100, 67]),
         (QuotaPair::Record, [240, 0], [80, 0]),

@@ -25,7 +25,8 @@ const MEANINGS: [(&str, &str); 18] = [
     ("chosen-ids", "chosen ids that are remembered"),
     (
         "idempotency-keys",
-        "idempotency keys with their answers, unique keys that outlive their events, and keys of limits in use",
+        "idempotency keys with their answers, unique keys that outlive their events, names of batches, and keys of \
+         limits in use",
     ),
     ("log-streams", "streams of the log; an entity has two"),
     ("log-bytes", "bytes of payloads and metadata in these streams"),

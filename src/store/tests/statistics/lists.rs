@@ -141,7 +141,7 @@ pub(super) const MANY: [(&str, u64, &str); 29] = [
     ("with limits as materialized ( select wakeq.quota_of($1, 'events'", 200_000, "counts a canvas's events"),
     (
         "with limits as materialized ( select wakeq.quota_of($1, 'chosen-ids'",
-        75_000,
+        120_000,
         "counts chosen ids and keys",
     ),
     ("select live.due", 250_000, "counts the dead events of ten handlers, each among all of the canvas"),

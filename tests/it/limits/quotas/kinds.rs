@@ -288,3 +288,24 @@ async fn batches_beyond_the_quota() {
     stage.queue.batch("a").unwrap().canvas(VICTIM).close().await.unwrap();
     assert_eq!(used(&stage.admin, VICTIM, Quota::Batches).await, 3);
 }
+
+/// The name of a batch that is over is remembered, as an idempotency key is.
+#[tokio::test]
+async fn batches_that_are_over_count_as_keys() {
+    let (stage, _) = Stage::memory().await;
+    set(&stage.admin, Quota::IdempotencyKeys, 2).await;
+    let open = async |canvas: CanvasId, name: &str| {
+        let batch = stage.queue.batch(name).unwrap().canvas(canvas);
+        batch.open(Event::new("imported", &1).unwrap()).await
+    };
+    for canvas in [GREEDY, VICTIM] {
+        open(canvas, "a").await.unwrap();
+        open(canvas, "b").await.unwrap();
+    }
+    stage.execute("update wakeq.batches set over_at = now()").await;
+    let Err(BatchError::Store(error)) = open(GREEDY, "c").await else { panic!("it has no room") };
+    exceeded(&error, Quota::IdempotencyKeys);
+    open(VICTIM, "c").await.unwrap();
+    assert_eq!(used(&stage.admin, VICTIM, Quota::Batches).await, 1);
+    assert_eq!(used(&stage.admin, VICTIM, Quota::IdempotencyKeys).await, 3);
+}

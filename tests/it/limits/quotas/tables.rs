@@ -36,7 +36,7 @@ const TABLES: &[(&str, Bound)] = &[
              of what a lone canvas emits in a minute",
         ),
     ),
-    ("batches", Quotas(&[Quota::Batches])),
+    ("batches", Quotas(&[Quota::Batches, Quota::IdempotencyKeys])),
     ("canvas_quotas", Platform),
     ("canvas_turns", Stated(1, "one row per canvas")),
     ("checkpoints", Quotas(&[Quota::EventBytes])),
