@@ -194,9 +194,9 @@ pub use worker::{
 /// dead events, quotas and the record of changes.
 pub mod control {
     pub use crate::admin::{
-        BULK_MAX, BeginResult, Bulk, COUNT_MAX, CancelResult, Cursor, DueResult, ErrorGroupFilter,
-        ErrorGroupOrder, ErrorGroups, EventCount, EventSummary, HandlerStats, LIST_MAX, Page, ResumeResult,
-        Statistics, StatisticsPoint, StatisticsRange, StopResult,
+        BULK_MAX, BeginResult, Bulk, COUNT_MAX, CancelResult, CanvasStats, Cursor, DueResult,
+        ErrorGroupFilter, ErrorGroupOrder, ErrorGroups, EventCount, EventSummary, HandlerStats, LIST_MAX,
+        Page, ResumeResult, Statistics, StatisticsPoint, StatisticsRange, StopResult,
     };
     pub use crate::event::{
         DurationHistogram, ErrorGroupId, EventCounts, EventFilter, EventState, InvalidFilter, InvalidQuota,

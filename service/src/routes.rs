@@ -120,6 +120,7 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(handlers::purge))
         .optional_body()
         .on(Scope::Read, routes!(handlers::depth))
+        .on(Scope::Read, routes!(handlers::counts))
         .on(Scope::Read, routes!(attempts::last))
         .on(Scope::Read, routes!(statistics::of_canvas))
         .on(Scope::Read, routes!(statistics::of_handler))

@@ -3,6 +3,7 @@
 //! canvases: an event of another canvas is treated as missing.
 
 mod batches;
+mod canvas_stats;
 mod checkpoints;
 mod cron_runs;
 mod crons;
@@ -40,6 +41,7 @@ mod tags;
 mod targets;
 mod workers;
 
+pub use canvas_stats::CanvasStats;
 pub use cron_runs::RunCronResult;
 pub use crons::{Cron, CronEvent, CronEventState, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;

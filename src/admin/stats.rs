@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page};
-use crate::event::{CanvasId, HandlerScope, Name, Timestamp};
+use crate::event::{CanvasId, HandlerScope, Name, RuleReach, Timestamp};
 use crate::store::RegisteredTarget;
 use crate::store::{Depth, HandlerActivity, HandlerCounts, HandlerDepth, Rule};
 
 /// Maximum number of targets of one handler in a list of handlers.
-const TARGETS_SHOWN: usize = 10;
+pub(super) const TARGETS_SHOWN: usize = 10;
 
 /// The events of one handler, counted by what they wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,13 @@ impl HandlerStats {
             targets: Vec::new(),
             more_targets: false,
         }
+    }
+
+    /// Whether it has anything of its own.
+    fn has_something(&self) -> bool {
+        [self.waiting, self.delayed, self.paused, self.running, self.dead, self.halted] != [0; 6]
+            || self.rules.iter().any(|rule| rule.reach() == RuleReach::Handler)
+            || !self.targets.is_empty()
     }
 
     /// Adds a target, or notes that there are more than are shown.
@@ -151,24 +158,37 @@ impl Admin {
         let counts = self.store.counts(canvas, handlers).await?;
         let recently = self.store.timing().unknown_noted_within();
         let doing = self.store.doing(canvas, handlers, recently).await?;
+        let counted = counts.into_iter().zip(doing).collect();
+        let mut stats = self.with_rules_and_targets(canvas, counted, targets_shown).await?;
+        stats.retain(HandlerStats::has_something);
+        Ok(stats)
+    }
+
+    /// The stats of handlers that were counted, in their order.
+    pub(super) async fn with_rules_and_targets(
+        &self,
+        canvas: CanvasId,
+        counted: Vec<(HandlerCounts, HandlerActivity)>,
+        targets_shown: usize,
+    ) -> Result<Vec<HandlerStats>, AdminError> {
+        let handlers: Vec<HandlerScope> = counted.iter().map(|(counts, _)| counts.scope.clone()).collect();
         let mut rules = BTreeMap::<_, Vec<_>>::new();
-        for rule in self.store.rules_of(canvas, handlers).await? {
+        for rule in self.store.rules_of(canvas, &handlers).await? {
             rules.entry(rule.scope.clone()).or_default().push(rule);
         }
         let switches = self.store.rules_over(&HandlerScope::of_canvas(canvas)).await?;
         let mut targets = BTreeMap::<_, Vec<_>>::new();
-        for target in self.store.targets_of(canvas, handlers, targets_shown as i64 + 1).await? {
+        for target in self.store.targets_of(canvas, &handlers, targets_shown as i64 + 1).await? {
             targets.entry(target.address.scope.clone()).or_default().push(target);
         }
-        let stats = counts.into_iter().zip(doing).filter_map(|(counted, doing)| {
-            let mut rules = rules.remove(&counted.scope).unwrap_or_default();
-            let targets = targets.remove(&counted.scope).unwrap_or_default();
-            let has_something = !counted.is_nothing() || !rules.is_empty() || !targets.is_empty();
+        let stats = counted.into_iter().map(|(counts, doing)| {
+            let mut rules = rules.remove(&counts.scope).unwrap_or_default();
+            let targets = targets.remove(&counts.scope).unwrap_or_default();
             rules.extend_from_slice(&switches);
             rules.sort_by_key(|rule| Reverse(rule.kind));
-            let mut stats = HandlerStats::of(counted, doing, rules);
+            let mut stats = HandlerStats::of(counts, doing, rules);
             targets.into_iter().for_each(|target| stats.add(target, targets_shown));
-            has_something.then_some(stats)
+            stats
         });
         Ok(stats.collect())
     }

@@ -37,11 +37,12 @@ pub(crate) use crons::{
     TickOutcome,
 };
 pub(crate) use events::{
-    AttemptEnd, BULK_PAGE, BegunOperation, CANCELLED_PAGE, ClaimLimits, ClaimedEvent, CommandOutcome,
-    CountedEvents, ErrorGroupPosition, ErrorGroupsAsked, FoundDead, FoundEnded, HandlerActivity, HandlerKeys,
-    HandlerPosition, IdempotencyOutcome, KeptEnd, KeyedBegin, KnowOutcome, LeftPlaces, ListedEvent,
-    LoadedEvent, MovedDue, NewState, NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter,
-    Position, Renewal, Retry, RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
+    AttemptEnd, BULK_PAGE, BegunOperation, BusyHandler, CANCELLED_PAGE, CanvasCounts, CanvasTotals,
+    ClaimLimits, ClaimedEvent, CommandOutcome, CountBounds, CountedEvents, ErrorGroupPosition,
+    ErrorGroupsAsked, FoundDead, FoundEnded, HandlerActivity, HandlerKeys, HandlerPosition,
+    IdempotencyOutcome, KeptEnd, KeyedBegin, KnowOutcome, LeftPlaces, ListedEvent, LoadedEvent, MovedDue,
+    NewState, NotedRetry, OPERATIONS_OPEN_MAX, OperationEvents, OperationsAfter, Position, Renewal, Retry,
+    RulePosition, RunningCancel, Standing, add_one, checkpoint_in, complete_in,
 };
 pub use events::{
     AttemptRecord, DeadEvent, DeadFilter, Depth, EndedEvent, ErrorGroup, HandlerAttempt, HandlerCounts,

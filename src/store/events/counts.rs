@@ -28,13 +28,6 @@ pub struct HandlerCounts {
     pub halted: i64,
 }
 
-impl HandlerCounts {
-    /// Whether there is nothing to count.
-    pub(crate) fn is_nothing(&self) -> bool {
-        [self.due, self.delayed, self.dead, self.halted] == [0; 4]
-    }
-}
-
 /// What a handler is doing now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HandlerActivity {

@@ -2,6 +2,7 @@
 //! dead events, and what operators list and count.
 
 mod cancelling;
+mod canvas_counts;
 mod chains;
 mod checkpoints;
 mod claims;
@@ -41,6 +42,7 @@ mod unique;
 mod unknown_handlers;
 
 pub(crate) use cancelling::{CANCELLED_PAGE, RunningCancel};
+pub(crate) use canvas_counts::{BusyHandler, CanvasCounts, CanvasTotals, CountBounds};
 pub(crate) use checkpoints::checkpoint_in;
 pub(crate) use claims::{ClaimLimits, NotedRetry, Renewal, Retry};
 pub(in crate::store) use claims::{fences, happened};

@@ -2,6 +2,7 @@
 
 mod batches;
 mod cancelling;
+mod canvas_counts;
 mod checkpoints;
 pub(crate) mod coalescer;
 mod contention;

@@ -203,7 +203,7 @@ async fn a_key_for_a_handler_operates_it_and_nothing_else() {
         assert_eq!(ask(own, Method::PUT, &format!("{path}/pause")).await, 403, "{path}");
     }
     let by_id = format!("/events/{id}");
-    for path in ["/events", "/dead-events", "/cron", "/log?category=x", "/depth", "/statistics"] {
+    for path in ["/events", "/dead-events", "/cron", "/log?category=x", "/depth", "/counts", "/statistics"] {
         assert_eq!(ask(own, Method::GET, path).await, 403, "{path}");
     }
     assert_eq!(ask(own, Method::POST, &format!("{by_id}/cancel")).await, 403);

@@ -157,6 +157,7 @@ const CALLS: [(&str, &str, Coverage); 173] = [
     ("Admin", "rules_of", Here),
     ("Admin", "statistics", By("handler_statistics")),
     ("Admin", "stats", Here),
+    ("Admin", "canvas_stats", By("canvas_counts")),
     ("Admin", "depth", By("depth")),
     ("Admin", "depths", OfThePlatform("counts of all canvases")),
     ("Admin", "put_target", By("put_target")),

@@ -14,7 +14,7 @@ use crate::cli::Terminal;
 
 /// Command lines with placeholders for the victim's values. Verbs without one are here too, for
 /// their output.
-const LINES: [&str; 134] = [
+const LINES: [&str; 135] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -48,6 +48,7 @@ const LINES: [&str; 134] = [
     "workers programs",
     "stats",
     "stats <handler>",
+    "stats --total",
     "depth",
     "depth <handler>",
     "cron list",

@@ -23,11 +23,13 @@ const DIED_ALIKE: &str = "
     select canvas_id, error_group, 'not of the victim', 'tests' from wakeq.dead_events
      where name = 'alike' and canvas_id <> 'VICTIM';";
 
-/// An event of the victim that is ready, of a handler that the attacker has paused; and the last
-/// one of the victim, in the order of handlers, with those of others whose handlers come before.
+/// An event of the victim that is ready, of a handler that the attacker has paused, and that
+/// workers have not known there; and the last one of the victim, in the order of handlers, with
+/// those of others whose handlers come before.
 const WAIT_ALIKE: &str = "
     insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space)
     values ('pause', 'ATTACKER', 'alike', 'WORKER');
+    insert into wakeq.unknown_handlers (canvas_id, module, name, modifier) values ('ATTACKER', 'WORKER', 'alike', '_');
     insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
     select gen_random_uuid(), canvas, module, name, '_', '1'
       from (values ('VICTIM'::uuid, 'WORKER', 'alike'), ('VICTIM', 'zzz', 'zz'), ('eeeeeeee-eeee-4eee-aeee-eeeeeeeeeeee', 'zzz', 'a'),
@@ -87,6 +89,10 @@ async fn counted(world: &World) -> Findings {
         findings.push(format!(
             "counts: of {all} events of the victim, {counted} are counted, and an operation looks at {meant}"
         ));
+    }
+    let stats = stage.admin.canvas_stats(canvas).await.unwrap();
+    if stats.stopped.iter().chain(&stats.unknown).any(|one| one.scope.name.as_str() == "alike") {
+        findings.push(format!("counts: the victim's handler is stopped or unknown: {stats:?}"));
     }
     findings
 }

@@ -11,7 +11,7 @@ const WITHOUT_BODY: &str =
      delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_ended_events count_ended_events list_halted_objects show_object
      list_tombstones list_targets read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron run_cron_now
      unpause_cron delete_cron list_hooks show_hook delete_hook list_batches show_batch close_batch cancel_batch redrive_dead_event unblock_handler
-     list_audit list_keys show_key list_quotas show_quota show_facet unset_quota revoke_key listen canvas_statistics handler_statistics list_workers show_worker list_switches
+     list_audit list_keys show_key list_quotas show_quota show_facet unset_quota revoke_key listen canvas_counts canvas_statistics handler_statistics list_workers show_worker list_switches
      unpause_canvas unblock_canvas unblock_all show_checkpoint list_operations show_operation cancel_operation list_leases end_lease list_nodes
      list_groups show_group list_group_dead recover_group remove_group show_pull delete_pull list_pulled_handlers list_programs
      last_attempts list_entity_types list_log_categories list_log_streams list_limits show_limit delete_limit list_limit_uses list_operator_limits show_operator_limit delete_operator_limit

@@ -83,6 +83,50 @@ async fn every_handler_is_listed_with_its_own_counts() {
     service.stop().await;
 }
 
+/// What the canvas has altogether is what its handlers have.
+#[tokio::test]
+async fn a_canvas_is_counted_with_all_its_handlers() {
+    let service = Service::start().await;
+    let empty = service.get("/counts").await.json();
+    assert_eq!(
+        (&empty["handlers"], &empty["waiting"], &empty["busiest"]),
+        (&json!(0), &json!(0), &json!([]))
+    );
+    service.stage.execute(HANDLERS).await;
+    let run = "update wakeq.events_v2 set locked_at = now(), claims = 1 where name in ('h00007', 'zz')
+                  and canvas_id = '00000000-0000-0000-0000-000000000000'
+                  and id = any (array(select distinct on (name, canvas_id) id from wakeq.events_v2))";
+    service.stage.execute(run).await;
+    let counts = service.get("/counts").await.json();
+    let sums = |name: &str| counts[name].as_i64().unwrap();
+    let all = ["handlers", "waiting", "delayed", "paused", "running", "dead", "halted"].map(sums);
+    assert_eq!(all, [2011, 2009, 0, 4, 2, 201, 0], "{counts}");
+    assert_eq!(
+        (sums("stopped_handlers"), sums("unknown_handlers"), &counts["capped"]),
+        (1, 0, &json!(false))
+    );
+    let listed = service.items("/handlers?limit=1000").await;
+    for name in ["waiting", "delayed", "paused", "running", "dead", "halted"] {
+        assert_eq!(listed.iter().map(|one| one[name].as_i64().unwrap()).sum::<i64>(), sums(name), "{name}");
+    }
+    let busiest = counts["busiest"].as_array().unwrap();
+    assert_eq!(
+        (busiest.len(), &busiest[0]["name"], &busiest[49]["name"]),
+        (50, &json!("h00010"), &json!("h00500"))
+    );
+    let tenth = listed.iter().find(|one| one["name"] == "h00010");
+    assert_eq!(tenth, Some(&busiest[0]));
+    let stopped = counts["stopped"].as_array().unwrap();
+    assert_eq!((stopped.len(), stopped.first(), &counts["unknown"]), (1, listed.last(), &json!([])));
+
+    let key = service.key("other", OTHER, &[Scope::Read]).await;
+    let there = service.ask(&key, Method::GET, &format!("/canvases/{OTHER}/counts"), NONE).await.json();
+    let sums = |name: &str| there[name].as_i64().unwrap();
+    let all = ["handlers", "waiting", "paused", "running", "dead", "stopped_handlers"].map(sums);
+    assert_eq!(all, [2010, 2010, 0, 0, 201, 0], "{there}");
+    service.stop().await;
+}
+
 /// A handler whose only copies are in a queue that does not show them, or whose rule has ended,
 /// takes a place on a page, but is not shown.
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::http::paging::PageQuery;
 use crate::http::path::{HandlerPath, Parameters};
 use crate::http::problem::{Answer, Kind, Problem};
 use crate::resources::handlers::wire::{
-    DepthJson, Handler, Lifted, PurgeRequest, Purged, StopRequest, Stopped,
+    CanvasCounts, DepthJson, Handler, Lifted, PurgeRequest, Purged, StopRequest, Stopped,
 };
 use crate::resources::wire::List;
 use wakeq::control::{BULK_MAX, COUNT_MAX};
@@ -35,6 +35,17 @@ pub(crate) async fn list(
         None => api.admin.handlers(caller.canvas, cursor.as_ref(), limit).await?,
     };
     Ok(Json(page.into()))
+}
+
+/// Count the events of a canvas
+///
+/// Counts what all handlers of the canvas have together, however many handlers there are, and shows
+/// those with the most events, those that are paused or blocked, and those that no worker may know.
+/// It takes as long as counting does: about 0.3 s for a million events.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/counts", operation_id = "canvas_counts", tag = "handlers",
+    responses((status = 200, description = "The counts at present", body = CanvasCounts)))]
+pub(crate) async fn counts(Call { api, caller }: Call) -> Answer<CanvasCounts> {
+    Ok(Json(api.admin.canvas_stats(caller.canvas).await?.into()))
 }
 
 /// Show a handler

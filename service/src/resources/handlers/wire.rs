@@ -1,4 +1,4 @@
-//! Handlers: counts and rules.
+//! Handlers: counts and rules, of each and of a whole canvas.
 
 mod rules;
 
@@ -10,7 +10,7 @@ use crate::resources::targets::wire::TargetJson;
 use crate::resources::wire::wire_from;
 pub(crate) use rules::{Lifted, RuleJson, RuleKind, RuleReachJson, StopRequest, Stopped};
 use wakeq::HandlerScope;
-use wakeq::control::{Bulk, HandlerStats};
+use wakeq::control::{Bulk, CanvasStats, HandlerStats};
 
 /// A handler with all its modifiers: its events by state, and the rules in force.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -64,6 +64,50 @@ impl Handler {
             && self.rules.is_empty()
             && self.targets.is_empty()
     }
+}
+
+/// The events of all handlers of a canvas by state, and the handlers to look at first.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct CanvasCounts {
+    /// Handlers that have events, dead events, halted objects, or rules of their own.
+    #[schema(minimum = 0)]
+    pub(crate) handlers: i64,
+    /// Handlers that are paused or blocked themselves.
+    #[schema(minimum = 0)]
+    pub(crate) stopped_handlers: i64,
+    /// Handlers of which some worker has had events without knowing them.
+    #[schema(minimum = 0)]
+    pub(crate) unknown_handlers: i64,
+    /// Events that are due and free to run.
+    #[schema(minimum = 0)]
+    pub(crate) waiting: i64,
+    /// Events that are not due yet.
+    #[schema(minimum = 0)]
+    pub(crate) delayed: i64,
+    /// Events that are due and held by a pause or a block.
+    #[schema(minimum = 0)]
+    pub(crate) paused: i64,
+    /// Events that are running on a worker. While many are due, a lower bound: the others count as
+    /// `waiting` or `paused`.
+    #[schema(minimum = 0)]
+    pub(crate) running: i64,
+    /// Dead events, which are kept.
+    #[schema(minimum = 0)]
+    pub(crate) dead: i64,
+    /// Objects that are halted for a handler by a dead event.
+    #[schema(minimum = 0)]
+    pub(crate) halted: i64,
+    /// Since when the oldest due event has been due.
+    pub(crate) oldest_due: Option<DateTime<Utc>>,
+    /// Whether there may be more: up to 2,000,000 events, as many dead ones and 100,000 halted
+    /// objects are counted.
+    pub(crate) capped: bool,
+    /// Up to 50 handlers, that with the most events that wait, run or are dead first.
+    pub(crate) busiest: Vec<Handler>,
+    /// Up to 50 of the handlers that are paused or blocked themselves, by module and name.
+    pub(crate) stopped: Vec<Handler>,
+    /// Up to 50 of the handlers that some worker does not know, by module and name.
+    pub(crate) unknown: Vec<Handler>,
 }
 
 /// How many events of a canvas or a handler could run now with more workers.
@@ -143,4 +187,12 @@ wire_from! { HandlerStats => Handler, |stats| {
     name: stats.scope.name.to_string(),
     rules: stats.rules.into_iter().map(RuleJson::from).collect(),
     targets: stats.targets.into_iter().map(TargetJson::from).collect(),
+} }
+
+wire_from! { CanvasStats => CanvasCounts, |stats| {
+    handlers, stopped_handlers, unknown_handlers, waiting, delayed, paused, running, dead, halted, oldest_due,
+    capped;
+    busiest: stats.busiest.into_iter().map(Handler::from).collect(),
+    stopped: stats.stopped.into_iter().map(Handler::from).collect(),
+    unknown: stats.unknown.into_iter().map(Handler::from).collect(),
 } }

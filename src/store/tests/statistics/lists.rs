@@ -128,7 +128,7 @@ pub(super) const OTHER_ROWS: u32 = 20_000;
 pub(super) const PAGES_MAX: u64 = 2000;
 
 /// Statements that read more pages: how each begins, how many, and why.
-pub(super) const MANY: [(&str, u64, &str); 29] = [
+pub(super) const MANY: [(&str, u64, &str); 30] = [
     ("with recursive waited as ( (select canvas_id, name, 1 as number", 20_000, "skips from limit to limit"),
     ("select id as \"id!\", canvas_id as \"canvas_id!\"", 50_000, "passes over copies that wait in lanes"),
     ("select id, canvas_id, notify_at as", 20_000, "reads a page of promises"),
@@ -144,6 +144,7 @@ pub(super) const MANY: [(&str, u64, &str); 29] = [
         120_000,
         "counts chosen ids and keys",
     ),
+    ("with shown as materialized", 250_000, "the same by handler, with the dead events and the halted lanes"),
     ("select live.due", 250_000, "counts the dead events of ten handlers, each among all of the canvas"),
     ("select id, canvas_id, module::text as \"module!\"", 50_000, "looks for a handler's dead events"),
     ("select count(*) as \"count!\" from ( select from wakeq.dead_events", 50_000, "counts such ones"),

@@ -9,9 +9,9 @@ use clap::Args;
 use crate::cli::Context;
 use crate::cli::arguments::{HandlerName, TableArgs};
 use crate::cli::client::{Client, Request};
-use crate::cli::show::{self, moment};
+use crate::cli::show::{self, field, moment};
 use crate::cli::table::Table;
-use crate::resources::handlers::wire::Handler;
+use crate::resources::handlers::wire::{CanvasCounts, Handler};
 use crate::resources::statistics::command::HistoryArgs;
 use crate::resources::targets::wire::TargetJson;
 use crate::resources::wire::List;
@@ -29,6 +29,9 @@ pub(crate) struct Stats {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
           value_parser = clap::value_parser!(u64).range(1..=3600), conflicts_with = "json")]
     watch: Option<u64>,
+    /// Count what all handlers of the canvas have together, and show the busiest
+    #[arg(long, conflicts_with_all = ["handler", "watch", "history", "limit", "cursor"])]
+    total: bool,
     #[command(flatten)]
     history: HistoryArgs,
     #[command(flatten)]
@@ -40,6 +43,10 @@ impl Stats {
         let client = context.client().await?;
         if self.history.is_given() {
             return self.history.run(&client, self.handler.as_ref(), self.table.json).await;
+        }
+        if self.total {
+            let counts: CanvasCounts = client.call(Request::get(&["counts"])).await?;
+            return self.table.json.print(&counts, print_total);
         }
         match self.watch {
             Some(seconds) => self.watch(&client, Duration::from_secs(seconds)).await,
@@ -87,6 +94,28 @@ impl Stats {
 fn print(handlers: &[Handler]) -> anyhow::Result<()> {
     let head = ["HANDLER", ">WAITING", ">DELAYED", ">PAUSED", ">RUNNING", ">DEAD", "RULES"];
     Table::of(head, handlers.iter().map(row)).print("no events, no rules, and no targets")
+}
+
+fn print_total(counts: &CanvasCounts) -> anyhow::Result<()> {
+    let fields = [
+        ("handlers", counts.handlers),
+        ("waiting", counts.waiting),
+        ("delayed", counts.delayed),
+        ("paused", counts.paused),
+        ("running", counts.running),
+        ("dead", counts.dead),
+        ("halted", counts.halted),
+        ("stopped", counts.stopped_handlers),
+        ("unknown", counts.unknown_handlers),
+    ];
+    fields.into_iter().try_for_each(|(word, count)| field(word, count))?;
+    if let Some(due) = counts.oldest_due {
+        field("oldest", format_args!("due since {}", moment(due)))?;
+    }
+    if counts.capped {
+        field("capped", "there may be more than was counted")?;
+    }
+    print(&counts.busiest)
 }
 
 fn row(handler: &Handler) -> [String; 7] {
