@@ -99,24 +99,77 @@ async fn a_limit_behind_ten_others_is_not_passed_over() {
     tenant.get(&on_canvas(OTHER, "")).await.found().says_nothing_of("Events wait for limits");
 }
 
+/// On the first canvas 1,200 handlers with two due events and a delayed one each, of which sixty are
+/// paused, and one more that has most of all; far behind the others in the alphabet are those that
+/// nobody knows, those that are halted, and that one, which runs four events. On the second canvas
+/// the same happens to one handler.
 const MANY_HANDLERS: &str = "
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
+    select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'h' || to_char(n, 'FM0000'), '_', '1',
+           now() + case when k = 0 then interval '1 h' else k * interval '-1 min' end
+      from generate_series(1, 1200) n, generate_series(0, 2) k;
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
+    select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'zz-busiest', '_', '1',
+           now() - n * interval '1 s', case when n > 496 then now() end, 1
+      from generate_series(1, 500) n;
+    insert into wakeq.scheduling_rules (rule_type, canvas_id, event_space, handler_name, reason)
+    select 'pause', '00000000-0000-0000-0000-000000000000', 'WORKER', 'h' || to_char(n, 'FM0000'), 'reason ' || n
+      from generate_series(1101, 1160) n;
+    insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
+    select '00000000-0000-0000-0000-000000000000', 'WORKER', 'h' || to_char(n, 'FM0000'), '_'
+      from generate_series(1191, 1197) n;
+    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+    select '00000000-0000-0000-0000-000000000000', 'order:' || n, 'WORKER', 'h1200', gen_random_uuid(), n, n - 1
+      from generate_series(1, 3) n;
+    insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause)
+    select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'h' || to_char(n, 'FM0000'), '_', '1', 2,
+           now(), 3, 0, 'retries'
+      from generate_series(1001, 1200) n;
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
+    select gen_random_uuid(), '00000000-0000-0000-0000-000000000007', 'WORKER', 'theirs', '_', '1', now()
+      from generate_series(1, 7777);
     insert into wakeq.scheduling_rules (rule_type, canvas_id, event_space, handler_name)
-    select 'pause'::wakeq.scheduling_rule_type, '00000000-0000-0000-0000-000000000000'::uuid, 'WORKER',
-           'handler-' || number
-      from generate_series(1, 1001) as number;
-    insert into wakeq.scheduling_rules (rule_type, canvas_id, event_space, handler_name)
-    values ('pause', '00000000-0000-0000-0000-000000000007', 'WORKER', 'theirs')";
+    values ('pause', '00000000-0000-0000-0000-000000000007', 'WORKER', 'theirs');
+    insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
+    values ('00000000-0000-0000-0000-000000000007', 'WORKER', 'theirs', '_')";
 
+/// However many handlers come before those that matter.
 #[tokio::test]
-async fn the_page_says_how_many_handlers_it_is_about() {
+async fn all_handlers_of_the_canvas_are_counted() {
     let service = Service::start().await;
     let theirs = service.key("their-key", OTHER, &Scope::ALL).await;
     service.stage.execute(MANY_HANDLERS).await;
     let page = Visitor::with_key(&service, &service.key).await.page("").await.found();
-    page.says("What is said here of handlers is about the first 1\u{202f}000 by name").says("more than 0");
+    let says = |label: &str, value: &str| {
+        page.says(&format!("<span class=\"value\">{value}</span><span class=\"label\">{label}</span>"));
+    };
+    says("in the queue", "4\u{202f}100");
+    says("waiting", "2\u{202f}776");
+    says("running", "4");
+    says("delayed", "1\u{202f}200");
+    says("paused or blocked", "120");
+    says("dead", "200");
+    says("halted objects", "3");
+    for name in ["h1191", "h1192", "h1193", "h1194", "h1195"] {
+        page.says(&format!("WORKER/{name}</a>, since"));
+    }
+    page.says("2 more handlers are</a> known to no worker").says("3 objects are halted</a> behind");
+    page.says("60 handlers are paused or blocked</a>").says("reason 1101").says("reason 1150");
+    page.says_nothing_of("reason 1151").says("These are 50 of 60 handlers");
+    page.says("These are 50 of 1\u{202f}201 handlers")
+        .says_nothing_of("theirs")
+        .says_nothing_of("7\u{202f}777");
+    let (by_handler, busiest) =
+        (page.html.find("By handler").unwrap(), page.html.find("zz-busiest").unwrap());
+    assert!(
+        by_handler < busiest && !page.html[by_handler..busiest].contains("/handlers/WORKER/h"),
+        "it is first"
+    );
+
     let tenant = Visitor::with_key(&service, &theirs).await;
     let other = tenant.get(&on_canvas(OTHER, "")).await.found();
-    other.says("WORKER/theirs").says_nothing_of("is about the first");
+    other.says("7\u{202f}777").says("WORKER/theirs</a>, since").says("1 handler is paused or blocked");
+    other.says_nothing_of("zz-busiest").says_nothing_of("more handlers").says_nothing_of("These are");
 }
 
 #[tokio::test]

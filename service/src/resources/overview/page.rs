@@ -16,13 +16,8 @@ use crate::page::view::View;
 use crate::page::visit::Visit;
 use crate::resources::doctor::wire::{DoctorReport, LevelJson};
 use crate::resources::handlers::page::rules;
-use crate::resources::handlers::wire::{Handler, RuleJson, RuleKind, RuleReachJson};
+use crate::resources::handlers::wire::{CanvasCounts, Handler, RuleJson, RuleKind, RuleReachJson};
 use crate::resources::statistics::page::{History, Span};
-use crate::resources::wire::List;
-
-/// How many handlers are counted together, and how many are shown.
-const COUNTED: usize = 1_000;
-const SHOWN: usize = 50;
 
 /// The overview of the canvas, or of the handlers that the person may see.
 pub(crate) async fn show(visit: Visit) -> Result<View, Problem> {
@@ -30,23 +25,22 @@ pub(crate) async fn show(visit: Visit) -> Result<View, Problem> {
         return own::show(&visit).await;
     }
     let span = Span::of(&visit);
-    let (history, hour, handlers, doctor) = tokio::join!(
+    let (history, hour, counted, doctor) = tokio::join!(
         History::compared(&visit, &[], span),
         History::read(&visit, &[], Span::hour()),
-        visit.ask(&["handlers"]).query("limit", COUNTED).shared::<List<Handler>>(),
+        visit.ask(&["counts"]).shared::<CanvasCounts>(),
         doctor(&visit),
     );
-    let (history, hour, handlers) = (history?, hour?, handlers?);
-    let known =
-        wrong::Known { handlers: &handlers.items, died_in_hour: hour.died(), doctor: doctor.as_ref() };
+    let (history, hour, counted) = (history?, hour?, counted?);
+    let known = wrong::Known { counts: &counted, died_in_hour: hour.died(), doctor: doctor.as_ref() };
     let wrong = wrong::list(&visit, &known).await;
     let live = html! {
         (wrong)
-        (counts(&visit, &handlers))
+        (counts(&visit, &counted))
         (growth(hour.grown()))
         (history.show())
-        (stopped(&visit, &handlers.items))
-        (by_handler(&visit, &handlers))
+        (stopped(&visit, &counted))
+        (by_handler(&visit, &counted))
     };
     let findings = doctor.and_then(Result::ok).map(|report| findings(&report)).unwrap_or_default();
     Ok(View::new("Overview").above(span.choice()).live(live).below(findings))
@@ -85,20 +79,11 @@ fn findings(report: &DoctorReport) -> Markup {
     }
 }
 
-fn counts(visit: &Visit, handlers: &List<Handler>) -> Markup {
-    let sum = |count: fn(&Handler) -> i64| handlers.items.iter().map(count).sum::<i64>();
-    let at_least = if handlers.next_cursor.is_some() { "more than " } else { "" };
+fn counts(visit: &Visit, counted: &CanvasCounts) -> Markup {
+    let CanvasCounts { waiting, delayed, paused, running, dead, halted, .. } = *counted;
+    let at_least = if counted.capped { "at least " } else { "" };
     let shown = |count: i64| format!("{at_least}{}", number(count));
-    let oldest = handlers.items.iter().filter_map(|handler| handler.oldest_due).min();
     let alarm = |count: i64| if count > 0 { Tone::Alarm } else { Tone::Calm };
-    let (waiting, delayed, paused, running, dead, halted) = (
-        sum(|handler| handler.waiting),
-        sum(|handler| handler.delayed),
-        sum(|handler| handler.paused),
-        sum(|handler| handler.running),
-        sum(|handler| handler.dead),
-        sum(|handler| handler.halted),
-    );
     let of_state = |state: &str| visit.link_with(&["events"], &[("state", state)]);
     html! {
         div.tiles {
@@ -110,12 +95,8 @@ fn counts(visit: &Visit, handlers: &List<Handler>) -> Markup {
             (tile("dead", &shown(dead), alarm(dead), Some(&visit.link(&["dead-events"]))))
             (tile("halted objects", &shown(halted), alarm(halted), Some(&visit.link(&["halted-objects"]))))
         }
-        p { "The oldest event has been due since " (moment_or(oldest, "no time: none is due")) "." }
-        @if handlers.next_cursor.is_some() {
-            p.quiet {
-                "What is said here of handlers is about the first " (number(COUNTED as u64)) " by name. "
-                a href=(visit.link(&["handlers"])) { "All handlers" }
-            }
+        p {
+            "The oldest event has been due since " (moment_or(counted.oldest_due, "no time: none is due")) "."
         }
     }
 }
@@ -139,21 +120,32 @@ fn growth(grown: i128) -> Markup {
 }
 
 /// The rules in force, with author and end.
-fn stopped(visit: &Visit, handlers: &[Handler]) -> Markup {
+fn stopped(visit: &Visit, counted: &CanvasCounts) -> Markup {
+    let handlers = &counted.stopped;
     // Those on the whole canvas are said above, once.
-    let in_force = || {
-        let all = handlers.iter().flat_map(|handler| handler.rules.iter().map(move |rule| (handler, rule)));
-        all.filter(|(_, rule)| rule.stops == RuleReachJson::Handler)
-    };
+    let all = handlers.iter().flat_map(|handler| handler.rules.iter().map(move |rule| (handler, rule)));
+    let in_force = all.filter(|(_, rule)| rule.stops == RuleReachJson::Handler);
     html! {
-        @if in_force().next().is_some() {
+        @if !handlers.is_empty() {
             h2 #stopped { "Rules in force" }
             ul.troubles {
-                @for (handler, rule) in in_force().take(SHOWN) {
+                @for (handler, rule) in in_force {
                     li { (rule_badge(rule)) span { (ruled(visit, handler, rule)) } }
                 }
             }
-            @if in_force().nth(SHOWN).is_some() { p { a href=(visit.link(&["handlers"])) { "All handlers" } } }
+            (all_of(visit, handlers, counted.stopped_handlers))
+        }
+    }
+}
+
+/// The way to the others, if these are not all handlers that there are.
+fn all_of(visit: &Visit, shown: &[Handler], count: i64) -> Markup {
+    html! {
+        @if i64::try_from(shown.len()).is_ok_and(|shown| shown < count) {
+            p {
+                "These are " (number(shown.len() as u64)) " of " (number(count)) " handlers. "
+                a href=(visit.link(&["handlers"])) { "All handlers" }
+            }
         }
     }
 }
@@ -174,20 +166,18 @@ fn rule_badge(rule: &RuleJson) -> Markup {
     }
 }
 
-fn by_handler(visit: &Visit, handlers: &List<Handler>) -> Markup {
-    if handlers.items.is_empty() {
+fn by_handler(visit: &Visit, counted: &CanvasCounts) -> Markup {
+    if counted.busiest.is_empty() {
         return empty(
             "Nothing was emitted here yet.",
             html! { "Emit an event, and it shows up within seconds." },
         );
     }
-    let mut busiest: Vec<&Handler> = handlers.items.iter().collect();
-    busiest.sort_by_key(|handler| std::cmp::Reverse(handler.waiting + handler.running + handler.dead));
     let head = ["Handler", ">Waiting", ">Running", ">Delayed", ">Dead", "Oldest due"];
     html! {
         h2 { "By handler" }
         (table("Handlers", &head, html! {
-            @for handler in busiest.iter().take(SHOWN) {
+            @for handler in &counted.busiest {
                 tr {
                     td {
                         (handler_link(visit, handler))
@@ -201,7 +191,7 @@ fn by_handler(visit: &Visit, handlers: &List<Handler>) -> Markup {
                 }
             }
         }))
-        @if handlers.items.len() > SHOWN { p { a href=(visit.link(&["handlers"])) { "All handlers" } } }
+        (all_of(visit, &counted.busiest, counted.handlers))
     }
 }
 

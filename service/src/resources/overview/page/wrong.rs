@@ -11,7 +11,7 @@ use crate::page::visit::Visit;
 use crate::resources::doctor::wire::{DoctorReport, FindingJson, LevelJson};
 use crate::resources::events::wire::EventSummaryJson;
 use crate::resources::groups::wire::GroupSummary;
-use crate::resources::handlers::wire::{DepthJson, Handler, RuleJson, RuleKind, RuleReachJson};
+use crate::resources::handlers::wire::{CanvasCounts, DepthJson, Handler, RuleJson, RuleKind, RuleReachJson};
 use crate::resources::limits::wire::{LimitJson, LimitUseJson};
 use crate::resources::wire::List;
 use crate::resources::workers::wire::{WorkerStateJson, WorkerSummaryJson};
@@ -44,7 +44,7 @@ impl Trouble {
 
 /// What the page has asked for already.
 pub(super) struct Known<'k> {
-    pub(super) handlers: &'k [Handler],
+    pub(super) counts: &'k CanvasCounts,
     /// How many events died in the last hour.
     pub(super) died_in_hour: u64,
     /// If the person may see it.
@@ -77,11 +77,11 @@ pub(super) async fn list(visit: &Visit, known: &Known<'_>) -> Markup {
         .chain(of_workers(visit, workers.as_deref()))
         .chain(of_doctor(findings, LevelJson::Fail))
         .chain(unseen)
-        .chain(of_handlers(visit, known.handlers))
+        .chain(of_handlers(visit, known.counts))
         .chain(overdue(visit, depth, workers.as_deref()))
         .chain(of_dead(visit, known.died_in_hour))
         .chain(of_limits(visit, &limits))
-        .chain(of_rules(known.handlers))
+        .chain(of_rules(known.counts))
         .chain(of_groups(visit, &groups))
         .chain(of_doctor(findings, LevelJson::Warn))
         .collect();
@@ -225,27 +225,27 @@ fn of_doctor(findings: &[FindingJson], level: LevelJson) -> impl Iterator<Item =
     })
 }
 
-fn of_handlers(visit: &Visit, handlers: &[Handler]) -> Vec<Trouble> {
+fn of_handlers(visit: &Visit, counts: &CanvasCounts) -> Vec<Trouble> {
     let mut troubles = Vec::new();
-    let mut unknown = handlers.iter().filter_map(|handler| Some((handler, handler.unknown_since?)));
-    for (handler, since) in unknown.by_ref().take(NAMED_MAX) {
+    let unknown = counts.unknown.iter().filter_map(|handler| Some((handler, handler.unknown_since?)));
+    for (handler, since) in unknown.take(NAMED_MAX) {
         troubles.push(Trouble::alarm(html! {
             "No worker knows the handler " (link(visit, handler)) ", since " (moment(since))
             ": its events wait. Start a worker that has it, or see whether the name is right."
         }));
     }
-    let more = unknown.count();
+    let more = counts.unknown_handlers.saturating_sub(troubles.len() as i64);
     if more > 0 {
         let all = visit.link(&["handlers"]);
         troubles.push(Trouble::alarm(html! {
-            a href=(all) { (counted(more as u64, "more handler is", "more handlers are")) } " known to no worker."
+            a href=(all) { (counted(more.unsigned_abs(), "more handler is", "more handlers are")) }
+            " known to no worker."
         }));
     }
-    let halted: i64 = handlers.iter().map(|handler| handler.halted).sum();
-    if halted > 0 {
+    if counts.halted > 0 {
         let all = visit.link(&["halted-objects"]);
         troubles.push(Trouble::alarm(html! {
-            a href=(all) { (counted(halted.unsigned_abs(), "object is halted", "objects are halted")) }
+            a href=(all) { (counted(counts.halted.unsigned_abs(), "object is halted", "objects are halted")) }
             " behind an event that died: redrive the event, or skip it."
         }));
     }
@@ -301,13 +301,11 @@ fn of_limits(visit: &Visit, full: &FullLimits) -> Vec<Trouble> {
 }
 
 /// The rules on handlers, which the page lists below.
-fn of_rules(handlers: &[Handler]) -> Option<Trouble> {
-    let is_stopped =
-        |handler: &&Handler| handler.rules.iter().any(|rule| rule.stops == RuleReachJson::Handler);
-    let stopped = handlers.iter().filter(is_stopped).count();
+fn of_rules(counts: &CanvasCounts) -> Option<Trouble> {
+    let stopped = counts.stopped_handlers;
     (stopped > 0).then(|| {
         Trouble::notice(html! {
-            a href="#stopped" { (counted(stopped as u64, "handler is", "handlers are")) " paused or blocked" }
+            a href="#stopped" { (counted(stopped.unsigned_abs(), "handler is", "handlers are")) " paused or blocked" }
             ", and events wait for that to end."
         })
     })
