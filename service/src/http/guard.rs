@@ -28,7 +28,7 @@ use super::operations::Operations;
 use super::path::{self, HandlerPath};
 use super::problem::Problem;
 use super::reads::RecordedReads;
-use super::record::{Line, Recorded};
+use super::record::{Line, ReadBefore, Recorded};
 use super::shares::{LimitKey, credential_of};
 use super::slots::Slot;
 use crate::access::{
@@ -314,6 +314,7 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
     match admitted.and_then(|caller| rule.operations.accept(&parts).map(|()| caller)) {
         Ok(caller) => {
             let read = rule.reading(&parts, &caller);
+            let is_known = parts.extensions.get::<ReadBefore>().is_some();
             let (canvas, method) = (caller.canvas, parts.method.clone());
             parts.extensions.insert(caller.clone());
             let answering = next.run(Request::from_parts(parts, body));
@@ -325,7 +326,9 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
                 About::EveryCanvas => answering.await,
             };
             if let Some(line) = read.filter(|_| response.status().is_success()) {
-                rule.api.audit.record_read(line, caller.request_id());
+                if !is_known {
+                    rule.api.audit.record_read(line, caller.request_id());
+                }
                 response.extensions_mut().insert(Recorded);
             }
             if let Some(bytes) = response.body().size_hint().exact() {

@@ -12,7 +12,7 @@ use super::caller::{Operator, SignedIn};
 use super::client::Client;
 use super::operations::IDEMPOTENCY_KEY;
 use super::problem::{Problem, Words};
-use super::record::Recorded;
+use super::record::{ReadBefore, Recorded};
 use crate::access::Principal;
 
 /// The routes of the API.
@@ -34,13 +34,20 @@ pub(crate) struct Person {
     principal: SignedIn,
     client: Client,
     request: Option<RequestId>,
+    has_read: bool,
 }
 
 impl Person {
     /// In the name of this principal, for a request with these extensions.
     pub(crate) fn of(principal: Principal, extensions: &Extensions) -> Self {
         let request = extensions.get().cloned();
-        Self { principal: SignedIn(principal), client: Client::of(extensions), request }
+        Self { principal: SignedIn(principal), client: Client::of(extensions), request, has_read: false }
+    }
+
+    /// The same for a request whose answer the person is shown again, if so: that it is read was
+    /// recorded a moment ago.
+    pub(crate) fn having_read(self, has_read: bool) -> Self {
+        Self { has_read, ..self }
     }
 
     pub(crate) fn principal(&self) -> &Principal {
@@ -55,11 +62,14 @@ impl Sender {
                 extensions.insert(operator);
             }
             Self::Person(person) => {
-                let Person { principal, client, request } = *person;
+                let Person { principal, client, request, has_read } = *person;
                 extensions.insert(principal);
                 extensions.insert(client);
                 if let Some(request) = request {
                     extensions.insert(request);
+                }
+                if has_read {
+                    extensions.insert(ReadBefore);
                 }
             }
         }

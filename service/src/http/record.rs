@@ -33,6 +33,10 @@ const SESSIONS_MAX: usize = 10_000;
 #[derive(Clone, Copy)]
 pub(super) struct Recorded;
 
+/// Marks a request of a person for what was recorded a moment ago that the same person reads.
+#[derive(Clone, Copy)]
+pub(super) struct ReadBefore;
+
 /// When the sign-in of each credential on each canvas was last recorded.
 type Sessions = HashMap<(Arc<str>, Option<CanvasId>), Instant>;
 

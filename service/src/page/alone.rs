@@ -2,13 +2,19 @@
 //! what is recorded, has no room, could not be answered, or is asked in other words each time.
 //!
 //! Nothing is left of it but how long it took, so a page that is looked at again asks all of it
-//! again, or nothing of it and is shown as it was. Decides nothing about when.
+//! again, or nothing of it and is shown as it was. Of what is recorded, it is known when it was, so
+//! that a page that is open has a line now and then, and not one for each look. Decides nothing
+//! about when to ask.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use wakeq::CanvasId;
+
+/// How long somebody who is shown the same again and again is not recorded once more.
+const RECORDED_FOR: Duration = Duration::from_secs(300);
 
 /// When something was asked, and how long that took.
 #[derive(Clone, Copy)]
@@ -21,6 +27,8 @@ pub(super) struct Asked {
 pub(super) struct Alone {
     canvas: CanvasId,
     looks: Mutex<Looks>,
+    /// When it was recorded that this is read, by path and query.
+    reads: Mutex<HashMap<String, Instant>>,
     /// By which browsers are counted.
     _browser: Arc<()>,
 }
@@ -38,7 +46,7 @@ struct Looks {
 impl Alone {
     /// Nothing yet: the first look asks whatever it has to.
     pub(super) fn new(canvas: CanvasId, browser: Arc<()>) -> Self {
-        Self { canvas, looks: Mutex::default(), _browser: browser }
+        Self { canvas, looks: Mutex::default(), reads: Mutex::default(), _browser: browser }
     }
 
     /// The canvas whose page it watches.
@@ -72,6 +80,22 @@ impl Alone {
     /// Whether this look had something to ask and may not, so that its page is not whole.
     pub(super) fn is_postponed(&self) -> bool {
         self.looks().is_admitted == Some(false)
+    }
+
+    /// Whether it was recorded a moment ago that the person reads this.
+    pub(super) fn has_read(&self, path: &str) -> bool {
+        self.reads().get(path).is_some_and(|at| at.elapsed() < RECORDED_FOR)
+    }
+
+    /// Notes that it was recorded.
+    pub(super) fn note_read(&self, path: &str) {
+        let mut reads = self.reads();
+        reads.retain(|_, at| at.elapsed() < RECORDED_FOR);
+        reads.insert(path.to_owned(), Instant::now());
+    }
+
+    fn reads(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn looks(&self) -> MutexGuard<'_, Looks> {
@@ -165,6 +189,25 @@ mod tests {
         let one = |_| vec![question("a")];
         let failing = watched(&memo, one, || Err(Problem::unavailable("the database"))).await;
         is_seldom(&failing, "no other answer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_shown_for_hours_is_recorded_now_and_then() {
+        let memo = Memo::default();
+        let [alone, other] = [(); 2].map(|()| memo.alone(CanvasId::DEFAULT));
+        let mut recorded = 0;
+        for _ in (0..HOUR_S).step_by(2) {
+            if !alone.has_read("/a") {
+                alone.note_read("/a");
+                recorded += 1;
+            }
+            tokio::time::advance(FRESH).await;
+        }
+        assert_eq!(recorded, 12);
+        assert!(
+            !alone.has_read("/b") && !other.has_read("/a"),
+            "neither another question nor another browser"
+        );
     }
 
     #[tokio::test(start_paused = true)]

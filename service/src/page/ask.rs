@@ -83,7 +83,8 @@ impl Ask {
     }
 
     /// Reads what others with the same rights may have asked for a moment ago. What is recorded is
-    /// asked for anew for each person.
+    /// asked for anew for each person. A browser that is left open is recorded as reading it once
+    /// in five minutes.
     pub(crate) async fn shared<T: DeserializeOwned>(self) -> Result<T, Problem> {
         let visit = self.visit.clone();
         let rights = visit.principal().rights_on(visit.canvas());
@@ -167,8 +168,14 @@ impl Ask {
 
     async fn call(&self, method: Method, path: &str, content: Content) -> Result<Reply, Problem> {
         let parts = self.visit.parts();
-        let sender = Sender::Person(Box::new(parts.person.clone()));
-        parts.page.inside.call(sender, method, path, content).await
+        let alone = parts.alone.as_deref().filter(|_| method.is_safe());
+        let has_read = alone.is_some_and(|alone| alone.has_read(path));
+        let sender = Sender::Person(Box::new(parts.person.clone().having_read(has_read)));
+        let reply = parts.page.inside.call(sender, method, path, content).await?;
+        if let Some(alone) = alone.filter(|_| reply.is_recorded && !has_read) {
+            alone.note_read(path);
+        }
+        Ok(reply)
     }
 
     fn path_and_query(&self) -> String {

@@ -98,6 +98,11 @@ impl Visit {
             .unwrap_or_default()
     }
 
+    /// Whether it is a look of a browser that was left open, which is shown the live part alone.
+    pub(crate) fn is_look(&self) -> bool {
+        self.0.alone.is_some()
+    }
+
     /// Whether the person has a scope on this canvas. Without it, a control that needs it is not
     /// shown; the API refuses it all the same.
     pub(crate) fn may(&self, scope: Scope) -> bool {

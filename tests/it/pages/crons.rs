@@ -8,6 +8,7 @@ use wakeq_testbed::wait_while;
 
 use super::onlookers::{Onlookers, have_two_pages};
 use super::visitor::{Visitor, on_canvas};
+use super::watching::{until, watched};
 use crate::crons::last_events::{DIED, TICKED};
 use crate::support::handlers::answering;
 use crate::support::service::Service;
@@ -142,6 +143,51 @@ async fn a_last_tick_leads_to_its_event() {
         visitor.page(path).await.found().says("completed or removed").says(&id).says_nothing_of(&link);
     }
     service.stop().await;
+}
+
+/// Somebody who looks on is shown each tick, and is recorded as a reader once, not at each look.
+#[tokio::test]
+async fn ticks_are_shown_to_those_who_look_on() {
+    let service = Service::start().await;
+    service.put("/cron/report", json!({"expression": "@yearly", "value": "<secret>"})).await.json();
+    let key = service.key("other", OTHER, &Scope::ALL).await;
+    let cron = json!({"expression": "@yearly"});
+    service.ask(&key, Method::PUT, &format!("/canvases/{OTHER}/cron/report"), cron).await.json();
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let theirs = Visitor::with_key(&service, &key).await;
+    let mut streams = Vec::new();
+    for path in ["/cron", "/cron/report"] {
+        streams.push(watched(&visitor, &on_canvas(CanvasId::DEFAULT, path)).await);
+    }
+    let mut other = watched(&theirs, &on_canvas(OTHER, "/cron/report")).await;
+    for stream in streams.iter_mut().chain([&mut other]) {
+        let sent = until(stream, "never").await;
+        assert!(!sent.contains("secret") && !sent.contains("<form"), "only what is live is sent: {sent}");
+    }
+    let tick =
+        "select id::text from wakeq.events_v2 where canvas_id = '00000000-0000-0000-0000-000000000000'";
+    service.stage.execute(TICKED).await;
+    let id: String = service.stage.pool.value(tick).await;
+    for stream in &mut streams {
+        until(
+            stream,
+            &format!("ready</span> <a href=\"{}\"", on_canvas(CanvasId::DEFAULT, &format!("/events/{id}"))),
+        )
+        .await;
+    }
+    service.stage.execute(DIED).await;
+    for stream in &mut streams {
+        until(stream, "dead</span> <a").await;
+    }
+    let sent = until(&mut other, "ready</span> <a").await;
+    assert!(!sent.contains(&id) && !sent.contains("dead</span> <a"), "{sent}");
+    drop((streams, other));
+    let stage = service.stop().await;
+    let recorded = "select string_agg(action || ' ' || times, ', ' order by action) from wakeq.audit_log
+                     where canvas_id = '00000000-0000-0000-0000-000000000000' and action in
+                           ('list_crons', 'show_cron', 'list_dead_events', 'list_ended_events')";
+    let recorded: String = stage.pool.value(recorded).await;
+    assert_eq!(recorded, "list_crons 1, list_dead_events 1, list_ended_events 1, show_cron 1");
 }
 
 #[tokio::test]

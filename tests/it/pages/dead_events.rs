@@ -7,6 +7,7 @@ use wakeq::control::ErrorGroupId;
 use wakeq_service::access::Scope;
 
 use super::visitor::{Visitor, on_canvas};
+use super::watching::{until, watched};
 use crate::support::service::Service;
 use crate::support::{OTHER, Statements, scope, wait_while};
 
@@ -76,6 +77,25 @@ async fn what_events_died_of_is_shown_with_its_events() {
 }
 
 /// Of three failed attempts two were retries.
+/// The group is live. Its events are not, and looking on is not recorded as reading them.
+#[tokio::test]
+async fn a_group_that_grows_is_seen_to_grow() {
+    let service = Service::start().await;
+    two_groups(&service).await;
+    let visitor = Visitor::with_key(&service, &service.key).await;
+    let path = format!("/dead-events/groups/{}", group("mail", "no answer after 1s"));
+    let mut stream = watched(&visitor, &on_canvas(CanvasId::DEFAULT, &path)).await;
+    let sent = until(&mut stream, "3 events").await;
+    assert!(!sent.contains("Its events") && !sent.contains("<form"), "{sent}");
+    die(&service, OTHER, "mail", "no answer after 9s", 5).await;
+    die(&service, CanvasId::DEFAULT, "mail", "no answer after 7s", 1).await;
+    until(&mut stream, "4 events").await;
+    drop(stream);
+    let stage = service.stop().await;
+    let recorded = "select count(*) from wakeq.audit_log where action = 'list_dead_events'";
+    assert_eq!(stage.count(recorded).await, 0);
+}
+
 #[tokio::test]
 async fn a_dead_event_says_how_often_it_was_retried() {
     let service = Service::start().await;

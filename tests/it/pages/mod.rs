@@ -45,4 +45,5 @@ mod switches;
 mod targets;
 mod values;
 mod visitor;
+mod watching;
 mod workers;

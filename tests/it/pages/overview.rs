@@ -99,10 +99,9 @@ async fn a_limit_behind_ten_others_is_not_passed_over() {
     tenant.get(&on_canvas(OTHER, "")).await.found().says_nothing_of("Events wait for limits");
 }
 
-/// On the first canvas 1,200 handlers with two due events and a delayed one each, of which sixty are
-/// paused, and one more that has most of all; far behind the others in the alphabet are those that
-/// nobody knows, those that are halted, and that one, which runs four events. On the second canvas
-/// the same happens to one handler.
+/// On the first canvas 1,200 handlers with two due events and a delayed one each, sixty of them
+/// paused. Far behind in the alphabet are those that no worker knows, one that is halted, and the
+/// one with the most events, of which it runs four. On the second canvas there is one handler.
 const MANY_HANDLERS: &str = "
     insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
     select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'h' || to_char(n, 'FM0000'), '_', '1',

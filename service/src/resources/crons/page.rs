@@ -1,6 +1,4 @@
 //! Crons in the browser: when they tick, in words, and what came of their ticks.
-//!
-//! Reads of crons are recorded, so these pages are not asked for again while somebody looks.
 
 mod change;
 mod outcomes;
@@ -24,8 +22,8 @@ use wakeq::internals::in_words;
 /// The crons of the canvas.
 pub(crate) async fn list(visit: Visit) -> Result<View, Problem> {
     let ask = visit.ask(&["cron"]).query("limit", 100).query("cursor", visit.parameter("cursor"));
-    let crons: List<CronJson> = ask.get().await?;
-    Ok(View::new("Crons").above(change::new(&visit)).below(listed(&visit, &crons)))
+    let crons: List<CronJson> = ask.shared().await?;
+    Ok(View::new("Crons").above(change::new(&visit)).live(listed(&visit, &crons)))
 }
 
 fn listed(visit: &Visit, crons: &List<CronJson>) -> Markup {
@@ -88,31 +86,33 @@ fn state(cron: &CronJson) -> Markup {
     }
 }
 
-/// One cron, its ticks, and what came of them.
+/// One cron, its ticks, and what came of them. What is not live has its value, and the forms.
 pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> {
-    let cron: CronJson = visit.ask(&["cron", path.get("cron")]).get().await?;
+    let cron: CronJson = visit.ask(&["cron", path.get("cron")]).shared().await?;
     let seen = outcomes::Seen::of(&visit, &cron.name).await?;
-    let below = html! {
-        (about(&visit, &cron))
-        (ahead(&cron))
-        (seen.shown(&visit, &cron.name))
-        @if let Some(value) = &cron.value { h2 { "Value of its events" } (json(value.get())) }
-        @if cron.hidden.is_some() { h2 { "Value of its events" } (hidden()) }
-        (change::existing(&visit, &cron))
-    };
-    Ok(View::new(format!("Cron {}", cron.name)).above(actions(&visit, &cron)).below(below))
-}
-
-fn actions(visit: &Visit, cron: &CronJson) -> Markup {
-    let link = |verb: &str| visit.link(&["cron", &cron.name, verb]);
-    html! {
-        p { (state(cron)) " " (when(cron)) }
+    let live = html! {
+        p { (state(&cron)) " " (when(&cron)) }
         @if let Some(pause) = &cron.paused {
             p {
                 "Paused " (moment(pause.since)) " by " (pause.by) ": "
                 (pause.reason.as_deref().unwrap_or("no reason given")) "."
             }
         }
+        (about(&visit, &cron))
+        (ahead(&cron))
+        (seen.shown(&visit, &cron.name))
+    };
+    let below = html! {
+        @if let Some(value) = &cron.value { h2 { "Value of its events" } (json(value.get())) }
+        @if cron.hidden.is_some() { h2 { "Value of its events" } (hidden()) }
+        (change::existing(&visit, &cron))
+    };
+    Ok(View::new(format!("Cron {}", cron.name)).above(actions(&visit, &cron)).live(live).below(below))
+}
+
+fn actions(visit: &Visit, cron: &CronJson) -> Markup {
+    let link = |verb: &str| visit.link(&["cron", &cron.name, verb]);
+    html! {
         (change::run(visit, cron))
         @if visit.may(Scope::Operate) {
             @if cron.paused.is_none() {

@@ -51,7 +51,7 @@ impl Seen {
             last_day.shared::<StatisticsJson>(),
             events("events").shared::<List<EventSummaryJson>>(),
             events("ended-events").shared::<List<EndedEventJson>>(),
-            events("dead-events").get::<List<DeadEventJson>>(),
+            events("dead-events").shared::<List<DeadEventJson>>(),
         );
         Ok(Self { handler: handler?, last_day: last_day?, unended: unended?, ended: ended?, dead: dead? })
     }

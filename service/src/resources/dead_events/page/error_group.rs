@@ -21,23 +21,32 @@ use crate::resources::wire::List;
 /// How many of its events stand on a page.
 const EVENTS: u32 = 50;
 
-/// The group, and its events. These are read by each person, since that is recorded.
+/// The group, which is live, and its events. These are read by each person, since that is recorded,
+/// and have forms.
 pub(crate) async fn one(visit: Visit, path: PathParts) -> Result<View, Problem> {
     let id = path.get("error_group");
     let group = visit.ask(&["dead-events", "groups", id]).shared::<ErrorGroupJson>();
-    let list = visit.ask(&["dead-events"]).query("error_group", id).query("limit", EVENTS);
-    let list = list.query("cursor", visit.parameter("cursor")).get::<List<DeadEventJson>>();
-    let (group, list) = tokio::join!(group, list);
+    let (group, list) = tokio::join!(group, events_of(&visit, id));
     let (group, list) = (group?, list?);
-    let contents = html! {
-        (about(&visit, &group))
+    let below = html! {
         (next_steps(&visit, &group))
         (note(&visit, &group))
-        h2 { "Its events" }
-        (listed(&visit, &list.items, false))
-        (pager(&visit, list.next_cursor.as_deref()))
+        @if let Some(list) = list {
+            h2 { "Its events" }
+            (listed(&visit, &list.items, false))
+            (pager(&visit, list.next_cursor.as_deref()))
+        }
     };
-    Ok(View::new(error_words(&group.fingerprint)).below(contents))
+    Ok(View::new(error_words(&group.fingerprint)).live(about(&visit, &group)).below(below))
+}
+
+/// A page of its events, unless only what is live is shown.
+async fn events_of(visit: &Visit, id: &str) -> Result<Option<List<DeadEventJson>>, Problem> {
+    if visit.is_look() {
+        return Ok(None);
+    }
+    let list = visit.ask(&["dead-events"]).query("error_group", id).query("limit", EVENTS);
+    list.query("cursor", visit.parameter("cursor")).get().await.map(Some)
 }
 
 fn about(visit: &Visit, group: &ErrorGroupJson) -> Markup {
