@@ -117,14 +117,14 @@ comment on column wakeq.events_v2.starts_at is
 
 -- Where the definition of a counted name may be, the one that counts first: of several that with
 -- the most exact name, and of those the canvas's own before the operator's. That of a handler
--- counts where it is defined. Statements inline it.
+-- counts where it is defined, and a name without a colon is of no family. Statements inline it.
 create function wakeq.definition_places(canvas uuid, counted text)
 returns table (nth integer, canvas_id uuid, name text) language sql immutable parallel safe as $$
     select p.nth, p.canvas_id, p.name
       from (values (1, canvas, counted), (2, 'ffffffff-ffff-ffff-ffff-ffffffffffff', counted),
                    (3, canvas, split_part(counted, ':', 1)),
                    (4, 'ffffffff-ffff-ffff-ffff-ffffffffffff', split_part(counted, ':', 1))) as p (nth, canvas_id, name)
-     where p.nth = 1 or counted not like 'handler:%'
+     where p.nth = 1 or counted not like 'handler:%' and (p.nth = 2 or counted like '%:%')
 $$;
 
 -- The definition in force for a counted name.

@@ -172,21 +172,21 @@ $$;
 create function wakeq.write_waits(asks wakeq.limited_ask[], horizon interval, grace interval)
 returns void language plpgsql volatile as $$
 declare
+    -- In the order of their ids: the place of one is then found by halves.
     ids    constant uuid[] := array(
-        select a.id from unnest(asks) with ordinality as a where a.verdict in ('full', 'later') order by a.ordinality);
+        select a.id from unnest(asks) as a where a.verdict in ('full', 'later') order by a.id);
     starts constant timestamptz[] := array(
-        select a.starts_at from unnest(asks) with ordinality as a
-         where a.verdict in ('full', 'later') order by a.ordinality);
+        select a.starts_at from unnest(asks) as a where a.verdict in ('full', 'later') order by a.id);
 begin
     if ids = '{}' then
         return;
     end if;
     update wakeq.events_v2 e
-       set starts_at = coalesce(starts[array_position(ids, e.id)], clock_timestamp()),
-           delay_until = coalesce(starts[array_position(ids, e.id)], e.delay_until), probes = 0,
-           notify_at = case when starts[array_position(ids, e.id)] is null then clock_timestamp() + interval '1 hour'
+       set starts_at = coalesce(starts[width_bucket(e.id, ids)], clock_timestamp()),
+           delay_until = coalesce(starts[width_bucket(e.id, ids)], e.delay_until), probes = 0,
+           notify_at = case when starts[width_bucket(e.id, ids)] is null then clock_timestamp() + interval '1 hour'
                             else wakeq.wake_at(
-                                starts[array_position(ids, e.id)], statement_timestamp(), horizon, grace) end
+                                starts[width_bucket(e.id, ids)], statement_timestamp(), horizon, grace) end
      where e.id = any (ids);
 end
 $$;
