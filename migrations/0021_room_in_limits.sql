@@ -8,6 +8,24 @@
 -- that were kept for them. A limit may also make room for a newcomer itself, by cancelling another
 -- event. What waits is written here as well, and states that say nothing more are deleted.
 
+-- Locks the states of these limits, in their order, and returns those for which events wait.
+create function wakeq.lock_waited(canvases uuid[], names text[])
+returns table (canvas uuid, name text) language plpgsql volatile as $$
+#variable_conflict use_column
+begin
+    -- A claim that has found one full is over then, and the next statement sees what it has
+    -- written.
+    perform
+       from (select distinct a.canvas, a.name collate "C" as name from unnest(canvases, names) as a (canvas, name)
+              order by 1, 2 limit 1000) as a
+      cross join lateral (
+            select from wakeq.limit_states s where s.canvas_id = a.canvas and s.name = a.name for no key update) as s;
+    return query
+    select distinct a.canvas, a.name collate "C" from unnest(canvases, names) as a (canvas, name)
+     where wakeq.count_waits(a.canvas, a.name, 1) > 0 order by 1, 2 limit 1000;
+end
+$$;
+
 -- Wakes events that wait for these limits: as many as have room, and of those whose limit is gone
 -- 500 a call. `ended` are events whose runs have ended, if the caller knows them: then the other
 -- holders need not be looked at. Returns those whose notifications have to be published. After two
@@ -20,17 +38,7 @@ returns table (id uuid, canvas_id uuid) language plpgsql volatile set plan_cache
 declare
     counted record;
 begin
-    -- A claim that has found one full is over then, and the next statement sees what it has
-    -- written.
-    perform
-       from (select distinct a.canvas, a.name collate "C" as name from unnest(canvases, names) as a (canvas, name)
-              order by 1, 2 limit 1000) as a
-      cross join lateral (
-            select from wakeq.limit_states s where s.canvas_id = a.canvas and s.name = a.name for no key update) as s;
-    for counted in
-        select distinct a.canvas, a.name collate "C" as name from unnest(canvases, names) as a (canvas, name)
-         where wakeq.count_waits(a.canvas, a.name, 1) > 0 order by 1, 2 limit 1000
-    loop
+    for counted in select w.canvas, w.name from wakeq.lock_waited(canvases, names) as w loop
         return query select * from wakeq.wake_limit(counted.canvas, counted.name, lease, grace, ended);
         exit when clock_timestamp() > statement_timestamp() + interval '2 seconds';
     end loop;

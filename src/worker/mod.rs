@@ -6,6 +6,7 @@
 mod agreement;
 mod ahead;
 mod answers;
+mod at_limits;
 mod busy;
 mod cancellation;
 mod checkpointing;

@@ -17,6 +17,7 @@ mod expiring;
 mod facets;
 mod fences;
 mod frozen;
+mod handing_on;
 mod handler_keys;
 mod history;
 mod identity;
