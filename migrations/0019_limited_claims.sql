@@ -3,8 +3,8 @@
 -- `admit` decides for the claims of workers (`claim_limited`) and for leases (0020). It locks the
 -- states of all limits of its events (0018), then the events, and never waits for an event. It
 -- decides about one event after the other, in the order of their due times, and writes the states
--- once. Who finds no room gets a row in `limit_waits`, and its promise moves away. Room wakes it:
--- `wake_waiting` is called for the limits of each run that has ended, and by the minute's pass.
+-- once. Who finds no room gets a row in `limit_waits`, and its promise moves away. A run that ends
+-- hands its places on (0024), or `wake_waiting` is called for its limits, as by the minute's pass.
 --
 -- Places come first in the decision, and nothing is taken before all is there: an event holds no
 -- place while it waits for a rate, and pays no rate while it waits for a place. Only what comes

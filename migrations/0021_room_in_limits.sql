@@ -1,12 +1,13 @@
 -- Room in limits: who is woken when events that had places have ended, or a rate goes on.
 --
--- Whoever has ended a run with limits calls `wake_waiting` for them afterwards, with a snapshot
--- that sees the end. It locks the state of the limit, so that a claim which found it full a moment
--- before has written who waits. The minute's pass calls it for what nobody has looked at: after a
--- lost claim, for rates whose waiting events have all been told to come, and for definitions that
--- were changed or removed. Whoever deletes events that were told to come calls it for the places
--- that were kept for them. A limit may also make room for a newcomer itself, by cancelling another
--- event. What waits is written here as well, and states that say nothing more are deleted.
+-- Whoever has ended a run with limits, and has not handed its places on in the same statement
+-- (0024), calls `wake_waiting` for them afterwards, with a snapshot that sees the end. It locks the
+-- state of the limit, so that a claim which found it full a moment before has written who waits.
+-- The minute's pass calls it for what nobody has looked at: after a lost claim, for rates whose
+-- waiting events have all been told to come, and for definitions that were changed or removed.
+-- Whoever deletes events that were told to come calls it for the places that were kept for them. A
+-- limit may also make room for a newcomer itself, by cancelling another event. What waits is
+-- written here as well, and states that say nothing more are deleted.
 
 -- Locks the states of these limits, in their order, and returns those for which events wait.
 create function wakeq.lock_waited(canvases uuid[], names text[])

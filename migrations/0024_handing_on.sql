@@ -122,12 +122,16 @@ create function wakeq.lock_claimable(
     asked uuid[], handlers text[], canvas_handlers text[], lease interval, losses_below integer, value_max integer)
 returns uuid[] language plpgsql volatile as $$
 declare
-    candidates constant wakeq.candidate[] :=
-        wakeq.claimable(asked, null, handlers, canvas_handlers, lease, losses_below, value_max);
-    ids        constant uuid[] := array(select c.id from unnest(candidates) with ordinality as c order by c.ordinality);
-    versions   constant xid[] := array(
-        select c.version from unnest(candidates) with ordinality as c order by c.ordinality);
+    candidate wakeq.candidate;
+    ids       uuid[] := '{}';
+    versions  xid[] := '{}';
 begin
+    foreach candidate in array wakeq.claimable(
+        asked, null, handlers, canvas_handlers, lease, losses_below, value_max)
+    loop
+        ids := ids || candidate.id;
+        versions := versions || candidate.version;
+    end loop;
     return array(
         select e.id from wakeq.events_v2 e
          where e.id = any (ids) and e.xmin = versions[array_position(ids, e.id)] and e.cancelled_by is null
@@ -183,24 +187,30 @@ begin
 end
 $$;
 
--- The first of those that wait for these limits, as many as there are places, and at most so many
--- for each limit. Where others may have room, `has_room` says so.
+-- The first of those that wait for these limits, as many as have places there, and for each limit no
+-- more than have ended. Where others may have room, `has_room` says so.
 create function wakeq.heads_of_lines(
-    inout uses wakeq.limit_use[], ended uuid[], lease interval, out asks wakeq.limited_ask[])
+    inout uses wakeq.limit_use[], ended uuid[], lease interval, out names text[], out asks wakeq.limited_ask[],
+    out ids uuid[])
 language plpgsql volatile as $$
 declare
     used wakeq.limit_use;
     ask  wakeq.limited_ask;
+    gone uuid;
     room integer;
     nth  integer;
 begin
+    names := '{}';
     asks := '{}';
+    ids := '{}';
     for nth in 1..cardinality(uses) loop
         used := uses[nth];
+        names := names || (used.canvas_id || '/' || used.name);
         used.has_room := used.has_room or used.is_waited and (used.concurrency is null or used.pace is not null);
         if used.is_waited and not used.has_room then
-            used.holders := array(select h.id from unnest(used.holders) with ordinality as h (id, place)
-                                   where h.id <> all (ended) order by h.place);
+            foreach gone in array ended loop
+                used.holders := array_remove(used.holders, gone);
+            end loop;
             used.is_changed := true;
             if cardinality(used.holders) + used.woken >= used.concurrency then
                 used.holders := wakeq.live_claims(used.holders, lease);
@@ -215,6 +225,7 @@ begin
                  order by w.due, w.event_id limit least(room, cardinality(ended))
             loop
                 asks := asks || ask;
+                ids := ids || ask.id;
             end loop;
         end if;
         uses[nth] := used;
@@ -240,12 +251,10 @@ declare
 begin
     heads := wakeq.heads_of_lines(uses, ended, lease);
     handed.uses := heads.uses;
-    handed.names := array(
-        select u.canvas_id || '/' || u.name from unnest(heads.uses) with ordinality as u order by u.ordinality);
+    handed.names := heads.names;
     handed.ids := '{}';
     handed.held := '{}';
-    free := wakeq.lock_claimable(
-        array(select a.id from unnest(heads.asks) as a), handlers, canvas_handlers, lease, losses_below, value_max);
+    free := wakeq.lock_claimable(heads.ids, handlers, canvas_handlers, lease, losses_below, value_max);
     kinds := wakeq.kinds_of(free);
     foreach ask in array heads.asks loop
         if ask.id = any (free) and cardinality(handed.ids) < cardinality(ended) then
