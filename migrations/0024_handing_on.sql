@@ -187,8 +187,8 @@ begin
 end
 $$;
 
--- The first of those that wait for these limits, as many as have places there, and for each limit no
--- more than have ended. Where others may have room, `has_room` says so.
+-- The first of those that wait for these limits, as many as have places there, and for each limit
+-- no more than have ended. Where others may have room, `has_room` says so.
 create function wakeq.heads_of_lines(
     inout uses wakeq.limit_use[], ended uuid[], lease interval, out names text[], out asks wakeq.limited_ask[],
     out ids uuid[])
@@ -282,11 +282,11 @@ end
 $$;
 
 -- Ends runs that have completed, and hands their places on. `ids` are in their order, with the
--- fences of their claims, and so are the limits of which they had places, each once. Returns a row with the
--- verdict 'ended' for each event that it has deleted. Those without one may stand: their rows are
--- locked, or their claims were lost. Then one with 'claimed' for each event that has a place now,
--- and is claimed by this worker, and one with 'woken' for each whose notification has to be
--- published. Without handlers it claims nothing.
+-- fences of their claims, and so are the limits of which they had places, each once. Returns a row
+-- with the verdict 'ended' for each event that it has deleted. Those without one may stand: their
+-- rows are locked, or their claims were lost. Then one with 'claimed' for each event that has a
+-- place now, and is claimed by this worker, and one with 'woken' for each whose notification has to
+-- be published. Without handlers it claims nothing.
 create function wakeq.hand_on(
     ids uuid[], fences bigint[], canvases uuid[], names text[], handlers text[], canvas_handlers text[],
     lease interval, losses_below integer, value_max integer, grace interval, by_worker text)
