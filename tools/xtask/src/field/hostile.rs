@@ -13,9 +13,11 @@ use super::{at_most, figure, percentile, until};
 /// The names that the channels had, or might have.
 const GUESSES: [&str; 6] =
     ["wakeq", "wakeq_signals", "wakeq_broadcasts", "wakeq_notifications", "wakeq_events", "wakeq_"];
-/// The names on which the processes listen, as an administrator sees them and the stranger can't.
-const LISTENED: &str = "select array(select distinct substring(query from '^LISTEN \"(wakeq_[0-9a-f]{32})\"$')
-      from pg_stat_activity where query ~ '^LISTEN \"wakeq_[0-9a-f]{32}\"$' and datname = current_database())";
+/// Names on which the processes listen, as an administrator sees them and the stranger can't: of
+/// each session those of its last statement.
+const LISTENED: &str = "select array(select distinct name[1]
+      from pg_stat_activity, regexp_matches(query, '\"(wakeq_[0-9a-f]{32})\"', 'g') as name
+     where query like 'LISTEN %' and datname = current_database())";
 /// 600 messages, on all of these names.
 const FLOOD: &str =
     "select count(pg_notify(c.name, gen_random_uuid() || ' ' || gen_random_uuid() || ' ' || number))
@@ -38,7 +40,7 @@ pub(super) async fn run(site: &Site) -> Result<()> {
     figure("heard by the stranger", "nothing");
 
     let leaked: Vec<String> = sqlx::query_scalar(LISTENED).fetch_one(&site.pool).await?;
-    ensure!(leaked.len() >= 2, "the processes listen on {leaked:?} only");
+    ensure!(!leaked.is_empty(), "no session is seen to listen");
     let before = percentile(&mut quiet, 0.99);
     for (what, names) in [("guessed", GUESSES.map(str::to_owned).to_vec()), ("leaked", leaked)] {
         let flood = tokio::spawn(flood(stranger.clone(), names));
