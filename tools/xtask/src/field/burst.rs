@@ -55,7 +55,7 @@ pub(super) async fn run(site: &Site, events: u32) -> Result<()> {
         let emitting = server.emit(NIL, "ok", count);
         // Fresh ones are taken again while the table fills.
         let analyzing = async {
-            for _ in 0..if rows.is_none() { events / 15_000 } else { 0 } {
+            for _ in 0..if rows.is_none() { count / WARM_UP } else { 0 } {
                 site.run("analyze wakeq.events_v2").await?;
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
