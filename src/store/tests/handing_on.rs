@@ -21,7 +21,7 @@ impl Table {
         self.store.hand_on(&claims, &freed, Some(&limits())).await.unwrap()
     }
 
-    async fn waiting(&self) -> i64 {
+    async fn put_aside(&self) -> i64 {
         self.number("select count(*) from wakeq.limit_waits where woken_at is null").await
     }
 }
@@ -65,7 +65,7 @@ async fn the_places_of_what_has_ended_are_those_of_the_first_in_the_line() {
     }
     let handed = table.hand_on(&running).await;
     assert_eq!((claimed(&handed), woken(&handed), table.live().await), (vec![], vec![], 2));
-    assert_eq!(table.waiting().await, 2, "of the other canvas");
+    assert_eq!(table.put_aside().await, 2, "of the other canvas");
 }
 
 /// A claim that was lost ends nothing and hands nothing on. Nor does one whose row somebody has
