@@ -218,7 +218,7 @@ fn rejects_unknown_fields_with_their_line() {
     for (text, words) in [
         ("project: demo\n\ntopics:\n- name: orders\n  nmae: 1\n", "unknown field `nmae`"),
         ("\n\n\n\ntopic:\n  - name: orders\n", "unknown field `topic`"),
-        ("faults:\n\n\n\n  loose: 0.1\n", "`lose`"),
+        ("faults:\n\n\n\n  loose: 0.1\n", "unknown field `loose`"),
         ("\n\n\n\n- name: orders\n", "expected mapping start"),
         ("\n\n\ntopics:\n  name: orders\n", "expected sequence start"),
         ("project: a\n\n\n\nproject: b\n", "duplicate mapping key"),

@@ -166,7 +166,7 @@ impl Run<'_> {
     pub(super) async fn leave_limits(&mut self, stage: &Stage, steps_aside: bool) -> Vec<Notification> {
         if let Some((canvas, held)) = stage.held_limits() {
             let next = match self.room.take() {
-                Some(room) => self.here_of(*room).await,
+                Some(room) => Box::pin(self.here_of(*room)).await,
                 None => {
                     let freed = FreedLimits { canvas, held: held.into(), ended: Some(self.notification.id) };
                     self.room_in_limits(freed, stage.looks_end()).await

@@ -202,7 +202,7 @@ impl Run<'_> {
             self.room = Some(Box::new(room));
         } else {
             // It is about the places of others.
-            let next = self.here_of(room).await;
+            let next = Box::pin(self.here_of(room)).await;
             self.publish_next(&next).await;
         }
         Some(Ok(is_ended))
@@ -361,7 +361,7 @@ impl Run<'_> {
             tracing::warn!("the next events at limits wait for the minute's pass");
             return Vec::new();
         };
-        self.here_of(room).await
+        Box::pin(self.here_of(room)).await
     }
 
     /// Those of the events that have room which this worker can run. It publishes the others.
