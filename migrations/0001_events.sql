@@ -215,9 +215,7 @@ create table wakeq.resume_jobs (
 create index resume_jobs_handler on wakeq.resume_jobs (canvas_id, module, name, kind);
 
 -- A new job begins at the first event, so it wakes all that the older ones of its handler would. It
--- replaces them, except those that processes have in their hands: nobody waits here for a page. The
--- sum keeps out the index of ids, by which all jobs would be read
--- (docs/adr/0070-plans-without-statistics.md).
+-- replaces them, except those that processes have in their hands. The sum keeps out the index of ids.
 create function wakeq.replace_jobs() returns trigger language plpgsql as $$
 begin
     delete from wakeq.resume_jobs where id = any (array(

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_not_waiting() {
+    fn held_events_are_not_waiting() {
         let (counts, known) = counted();
         let all = Load { known: &known, is_off: false }.all(&counts.totals, &counts.busy);
         // Only one event of `c` is due, so it runs one.

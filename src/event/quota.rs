@@ -22,8 +22,8 @@ pub enum Quota {
     ObjectBytes,
     /// Chosen ids that are remembered.
     ChosenIds,
-    /// Idempotency keys with their answers, unique keys that outlive their events, names of batches,
-    /// and keys of limits that are in use.
+    /// Idempotency keys with their answers, unique keys that outlive their events, names of
+    /// batches, and keys of limits that are in use.
     IdempotencyKeys,
     /// Streams of the log; an entity has two.
     LogStreams,

@@ -160,7 +160,7 @@ async fn the_life_of_a_schema_over_rest() {
 }
 
 #[tokio::test]
-async fn what_reads_a_definition_has_faults_and_the_page_s_form_reads_one_too() {
+async fn calls_that_read_a_definition_have_faults_and_the_page_s_form_reads_one_too() {
     let (emulator, mut stage, mut schemas) = emulator().await;
     let name = create(&mut schemas, "demo", avro(ORDER)).await.name;
     let topic = topic(&mut stage, &name, Encoding::Json).await;

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_shown_for_hours_is_recorded_now_and_then() {
+    async fn a_page_shown_for_hours_is_recorded_now_and_then() {
         let memo = Memo::default();
         let [alone, other] = [(); 2].map(|()| memo.alone(CanvasId::DEFAULT));
         let mut recorded = 0;

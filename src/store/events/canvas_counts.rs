@@ -70,7 +70,7 @@ pub(crate) struct CanvasCounts {
 }
 
 impl CanvasCounts {
-    fn add(&mut self, canvas: CanvasId, row: &CountedRow) {
+    fn add(&mut self, canvas: CanvasId, row: &CanvasCountRow) {
         let names = row.module.as_deref().zip(row.name.as_deref());
         let address = names.and_then(|(module, name)| address(canvas.0, module, name, "_").ok());
         let Some(scope) = address.map(|address| address.scope) else { return };
@@ -86,12 +86,12 @@ impl CanvasCounts {
     }
 }
 
-/// A query for [`CountedRow`]s. Each source is read in the order of its index, whose condition it
+/// A query for [`CanvasCountRow`]s. Each source is read in the order of its index, whose condition it
 /// names.
 macro_rules! counted_rows {
     ($($argument:tt)*) => {
         sqlx::query_as!(
-            CountedRow,
+            CanvasCountRow,
             r#"with shown as materialized (
                    select array(select q.name::text from wakeq.queues q where q.tenant_visible) as queues
                ), live as materialized (
@@ -185,7 +185,7 @@ impl Store {
         let CountBounds { events, halted, busy, listed } = bounds;
         let query = counted_rows!(canvas.0, interval(recently), events, halted, busy, listed);
         let rows = self.session().await?.all("count the events of a canvas", query).await?;
-        let totals = rows.first().map(CountedRow::totals).unwrap_or_default();
+        let totals = rows.first().map(CanvasCountRow::totals).unwrap_or_default();
         let mut counts = CanvasCounts { totals, ..CanvasCounts::default() };
         rows.iter().for_each(|row| counts.add(canvas, row));
         Ok(counts)
@@ -193,7 +193,7 @@ impl Store {
 }
 
 /// What the canvas has, which is the same in all rows, and a handler in one of the lists.
-struct CountedRow {
+struct CanvasCountRow {
     all_handlers: i64,
     all_stopped: i64,
     all_unknown: i64,
@@ -215,7 +215,7 @@ struct CountedRow {
     is_stopped: Option<bool>,
 }
 
-impl CountedRow {
+impl CanvasCountRow {
     fn totals(&self) -> CanvasTotals {
         CanvasTotals {
             handlers: self.all_handlers,

@@ -1,5 +1,5 @@
-//! The claim of events that have limits, which only `wakeq.claim_limited` makes, and the end of runs
-//! under limits, which hands their places on (`wakeq.hand_on`).
+//! The claim of events that have limits, which only `wakeq.claim_limited` makes, and the end of
+//! runs under limits, which hands their places on (`wakeq.hand_on`).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -125,8 +125,8 @@ impl Sql<'_> {
         Ok(LimitedClaims { claims: notifications.iter().map(answer).collect(), room, cancels })
     }
 
-    /// Ends runs that have completed, and hands the places that they had of these limits on. Without
-    /// `limits` it claims nothing. Of more limits than a statement is for, it ends none.
+    /// Ends runs that have completed, and hands the places that they had of these limits on.
+    /// Without `limits` it claims nothing. Of more limits than a statement is for, it ends none.
     pub(in crate::store) async fn hand_on(
         &self,
         claims: &[Claim],

@@ -174,8 +174,8 @@ impl Store {
         Ok(self.session().await?.optional("look at the size of a state", query).await?.map_or(0, number))
     }
 
-    /// Chosen ids, and the keys that are remembered: idempotency keys, unique keys, names of batches
-    /// and keys of limits.
+    /// Chosen ids, and the keys that are remembered: idempotency keys, unique keys, names of
+    /// batches and keys of limits.
     pub(super) async fn measure_remembered(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         self.count_remembered(canvas, IDS_COUNTED).await
     }

@@ -66,9 +66,9 @@ impl Store {
     }
 
     /// Ends runs that have completed under these limits, and hands their places on: to the first of
-    /// those that wait and that this worker may claim, which are claimed in the same statement. What
-    /// else has room is woken as by [`Store::wake_waiting`]. It waits for no row of an event: a run
-    /// whose row is locked is left as it is. In memory it claims nothing.
+    /// those that wait and that this worker may claim, which are claimed in the same statement.
+    /// What else has room is woken as by [`Store::wake_waiting`]. It waits for no row of an event:
+    /// a run whose row is locked is left as it is. In memory it claims nothing.
     pub(crate) async fn hand_on(
         &self,
         claims: &[Claim],

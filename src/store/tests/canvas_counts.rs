@@ -62,7 +62,7 @@ async fn each_index_is_read_once() {
 }
 
 #[tokio::test]
-async fn what_exceeds_a_bound_is_said() {
+async fn counts_beyond_a_bound_say_so() {
     let table = Table::new().await;
     table.run(EVENTS).await;
     table.run(DEAD).await;

@@ -113,7 +113,7 @@ async fn a_limit_that_was_changed_counts_for_what_is_handed_on() {
 /// What this worker may not claim is woken instead: of a handler that is paused or unknown here, or
 /// under a rate.
 #[tokio::test]
-async fn what_can_not_be_claimed_here_is_woken() {
+async fn an_event_that_cannot_be_claimed_here_is_woken() {
     let pause = "insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space)
                  select 'pause', canvas_id, 'known', 'WORKER' from wakeq.limits";
     let unknown = "update wakeq.events_v2 set name = 'unknown' where locked_at is null";

@@ -176,8 +176,8 @@ async fn a_sample_of_everything_finds_what_a_count_does() {
     ] {
         assert_eq!(table.run(fill).await, 400);
     }
-    // Values and checkpoints of 1 or 5 bytes, waiting and dead events with two bytes more, and ended
-    // ones with seven.
+    // Values and checkpoints of 1 or 5 bytes, waiting and dead events with two bytes more, and
+    // ended ones with seven.
     let expected = [
         (QuotaPair::Waiting, [900, 4_500], [300, 3_100]),
         (QuotaPair::Objects, [300, 300], [100, 500]),

@@ -168,8 +168,8 @@ impl Run<'_> {
     }
 
     /// Ends the event in a statement that hands its places on, and takes over what was handed on to
-    /// this run. Returns whether that has ended it: if not, its claim may stand, as its row may have
-    /// been locked. `None` once the claim is lost.
+    /// this run. Returns whether that has ended it: if not, its claim may stand, as its row may
+    /// have been locked. `None` once the claim is lost.
     async fn end_at_limits(
         &mut self,
         held_claim: &HeldClaim,

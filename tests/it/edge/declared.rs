@@ -63,8 +63,11 @@ async fn an_idempotency_key_is_honoured_or_refused_by_every_operation_that_write
 
 /// Arrays of objects that are no lists to be continued, by schema and property, and why nothing is
 /// left out of them unsaid.
-const WHOLE: [(&str, &str, &str); 14] = [
+const WHOLE: [(&str, &str, &str); 17] = [
     ("AppendedAll", "events", "one for each event of the request"),
+    ("CanvasCounts", "busiest", "the 50 with the most of its `handlers`; `list_handlers` has all"),
+    ("CanvasCounts", "stopped", "the first 50 of its `stopped_handlers`"),
+    ("CanvasCounts", "unknown", "the first 50 of its `unknown_handlers`"),
     ("Cron", "next", "the next five ticks, or one, of a sequence without end"),
     ("DoctorReport", "findings", "all that it has found: each check has a bounded number"),
     ("EmittedBatch", "events", "one for each event of the request"),

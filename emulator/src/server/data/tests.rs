@@ -101,7 +101,7 @@ fn a_byte_that_is_not_as_it_was_written_is_found() {
 }
 
 #[test]
-fn what_a_killed_process_left_beside_the_file_is_removed() {
+fn leftovers_of_a_killed_process_are_removed() {
     for left in [&FIRST_LINE[..0], &FIRST_LINE[..9], &sample()[..], &sample()[..40], &[0; 100][..]] {
         let folder = Folder::new("left");
         let (mut file, _) = DataFile::open(&folder.0).unwrap();

@@ -177,7 +177,7 @@ fn google_s_emulator_does_the_same() {
 }
 
 #[test]
-fn what_is_known_names_its_source() {
+fn known_differences_name_their_source() {
     for Known { does, documented, .. } in KNOWN {
         assert!(!does.is_empty() && !documented.is_empty(), "{does}");
     }

@@ -1,4 +1,5 @@
-//! What failed of two tenants' handlers of the same name: error groups, and objects that are halted.
+//! What failed of two tenants' handlers of the same name: error groups, and objects that are
+//! halted.
 
 use std::time::Duration;
 

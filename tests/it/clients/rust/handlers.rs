@@ -154,12 +154,12 @@ async fn a_target_is_registered_with_its_policy() {
     let Tenants { mine, .. } = Tenants::of(&service).await;
     let policy = TargetPolicy::default().retries(5).delay(Duration::from_secs(1)).factor(2);
     let policy = policy.timeout(MINUTE).concurrency(3).delay_max(MINUTE).halts().keep(MINUTE);
-    let target = NewTarget::new("http://127.0.0.1:9/mine").policy(policy).header("X-Api-Key", "5ecre7");
+    let target = NewTarget::new("http://127.0.0.1:8099/mine").policy(policy).header("X-Api-Key", "5ecre7");
     assert!(!format!("{target:?}").contains("5ecre7"));
     let set = mine.set_target("WORKER", "greet", &target).await.unwrap();
     let secret = set.secret.clone().unwrap();
     assert!(set.new && secret.starts_with("whsec_") && !format!("{set:?}").contains(&secret));
-    assert_eq!(set.target.url, "http://127.0.0.1:9/mine");
+    assert_eq!(set.target.url, "http://127.0.0.1:8099/mine");
     assert_eq!(set.target.header_names, ["x-api-key"]);
     let shown = Request::new(Method::GET, "/v1/canvases/{canvas}/handlers/WORKER/greet/_");
     let shown: Value = mine.request(&shown).await.unwrap();
@@ -181,7 +181,7 @@ async fn a_target_is_registered_with_its_policy() {
 async fn targets_are_listed_and_removed_on_their_canvas() {
     let service = service().await;
     let Tenants { mine, other, intruder } = Tenants::of(&service).await;
-    let at = |path: &str| NewTarget::new(&format!("http://127.0.0.1:9/{path}"));
+    let at = |path: &str| NewTarget::new(&format!("http://127.0.0.1:8099/{path}"));
     for (client, name, path) in [(&mine, "greet", "a"), (&mine, "mail", "b"), (&other, "greet", "theirs")] {
         assert!(client.set_target("WORKER", name, &at(path)).await.unwrap().new);
     }
@@ -191,9 +191,9 @@ async fn targets_are_listed_and_removed_on_their_canvas() {
     assert_eq!([&first, &second].map(|page| page.items[0].name.as_str()), ["greet", "mail"]);
     assert!(other.targets(10, cursor).await.unwrap().items.is_empty());
     let theirs = other.targets(10, None).await.unwrap().items;
-    assert_eq!((theirs.len(), theirs[0].url.as_str()), (1, "http://127.0.0.1:9/theirs"));
+    assert_eq!((theirs.len(), theirs[0].url.as_str()), (1, "http://127.0.0.1:8099/theirs"));
     let shown = mine.handler("WORKER", "greet").await.unwrap();
-    assert_eq!((shown.targets.len(), shown.targets[0].url.as_str()), (1, "http://127.0.0.1:9/a"));
+    assert_eq!((shown.targets.len(), shown.targets[0].url.as_str()), (1, "http://127.0.0.1:8099/a"));
     refused(intruder.targets(10, None).await, 404, "not-found");
     refused(intruder.set_target("WORKER", "greet", &at("c")).await, 404, "not-found");
     for stranger in [&other, &intruder] {

@@ -1,5 +1,5 @@
-//! Limits of two tenants under the same names, and the workers and queues that a key of every canvas
-//! sees.
+//! Limits of two tenants under the same names, and the workers and queues that a key of every
+//! canvas sees.
 
 use std::time::Duration;
 
