@@ -258,7 +258,7 @@ fn integration_test(path: &str) -> Command {
 /// A test beside the library's code that is ignored otherwise.
 fn library_test(path: &str) -> Command {
     let mut test = cargo();
-    test.args(["test", "--quiet", "--package", "wakeq", "--lib"]);
+    test.args(["test", "--quiet", "--lib"]);
     test.args(["--", "--nocapture", "--ignored", "--exact", path]);
     test
 }
