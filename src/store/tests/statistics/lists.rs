@@ -128,13 +128,14 @@ pub(super) const OTHER_ROWS: u32 = 20_000;
 pub(super) const PAGES_MAX: u64 = 2000;
 
 /// Statements that read more pages: how each begins, how many, and why.
-pub(super) const MANY: [(&str, u64, &str); 30] = [
+pub(super) const MANY: [(&str, u64, &str); 31] = [
     ("with recursive waited as ( (select canvas_id, name, 1 as number", 20_000, "skips from limit to limit"),
     ("select id as \"id!\", canvas_id as \"canvas_id!\"", 50_000, "passes over copies that wait in lanes"),
     ("select id, canvas_id, notify_at as", 20_000, "reads a page of promises"),
     ("select notify_at as \"notify_at!\", id as", 20_000, "looks at 10,000 promises"),
     ("with others as ( select exists (select from wakeq.settings", 50_000, "moves 1,000 promises"),
     ("with page as ( select id from wakeq.events_v2 where notify_at > now()", 50_000, "moves 1,000 promises"),
+    ("with page as materialized ( select id, notify_at from", 20_000, "makes a page of promises due"),
     ("with live as", 400_000, "counts the events of a canvas, after a vacuum in the index alone"),
     ("with asked as materialized", 40_000, "counts up to 20,000 copies"),
     ("with recursive canvases as ( (select canvas_id, 1 as number", 40_000, "counts up to 10,000 copies"),
