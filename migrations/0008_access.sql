@@ -450,14 +450,14 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
           ('await_claims', 'api'), ('pull_turns', 'api'), ('lease_events', 'api'), ('has_leasable', 'api'),
           ('lock_leasable', null), ('look_at', 'api'), ('leasable_of', 'api'), ('some_later_id', null),
           ('fit_events', null), ('drop_log_partition', 'worker'),
-          ('add_history_partition', null), ('drop_history_partition', 'worker'), ('end_claims', 'worker'),
+          ('add_history_partition', null), ('drop_history_partition', 'worker'),
           ('erase_entity', 'worker'), ('kept_for', null), ('emit', null), ('check_emit', null), ('grant_rights', null),
           ('emit_unique', null), ('caller', null), ('may_emit', null), ('complete', 'worker'),
           ('checkpoint', 'worker'), ('last_checkpoint', 'worker'), ('fence_of', null),
           ('take_turns', 'worker'), ('facets_in_turn', 'worker'), ('share_turns', 'worker'),
           ('copies_in_turn', 'worker'), ('recalled_in_turn', 'worker'), ('choose_copies', 'worker'),
           ('outcome_of_pass', 'worker'), ('move_facets', 'worker'), ('lock_copies', 'worker'),
-          ('promise_passed', 'worker'), ('fit_turns', 'worker'), ('claim_copies', 'worker'), ('hand_on', 'worker'),
+          ('promise_passed', 'worker'), ('fit_turns', 'worker'), ('claim_copies', 'worker'),
           ('claim_limited', 'worker'), ('admit', 'worker'), ('lease_limited', null), ('choose_leasable', null)
       ) as only_for (name, kind) on only_for.name = p.proname
      where p.pronamespace = 'wakeq'::regnamespace and p.prokind = 'f' and p.prorettype <> 'trigger'::regtype

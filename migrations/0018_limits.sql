@@ -180,21 +180,12 @@ $$;
 -- The keys among an event's options, each once. What another program wrote there and is none does
 -- not count.
 create function wakeq.limit_keys_in(options jsonb) returns text[] language plpgsql immutable as $$
-declare
-    given constant jsonb := options -> 'limits';
-    key   text;
-    keys  text[] := '{}';
 begin
-    if jsonb_typeof(given) = 'array' then
-        for nth in 0..jsonb_array_length(given) - 1 loop
-            key := given ->> nth;
-            if wakeq.is_limit_key(key) and key <> all (keys) then
-                keys := keys || key;
-            end if;
-            exit when cardinality(keys) = 3;
-        end loop;
+    if jsonb_typeof(options -> 'limits') = 'array' then
+        return array(select distinct k.key from jsonb_array_elements_text(options -> 'limits') as k (key)
+                      where wakeq.is_limit_key(k.key) limit 3);
     end if;
-    return keys;
+    return '{}';
 end
 $$;
 

@@ -3,8 +3,8 @@
 -- `admit` decides for the claims of workers (`claim_limited`) and for leases (0020). It locks the
 -- states of all limits of its events (0018), then the events, and never waits for an event. It
 -- decides about one event after the other, in the order of their due times, and writes the states
--- once. Who finds no room gets a row in `limit_waits`, and its promise moves away. A run that ends
--- hands its places on (0024), or `wake_waiting` is called for its limits, as by the minute's pass.
+-- once. Who finds no room gets a row in `limit_waits`, and its promise moves away. Room wakes it:
+-- `wake_waiting` is called for the limits of each run that has ended, and by the minute's pass.
 --
 -- Places come first in the decision, and nothing is taken before all is there: an event holds no
 -- place while it waits for a rate, and pays no rate while it waits for a place. Only what comes
@@ -59,9 +59,7 @@ create type wakeq.limited_turn as (
     id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
     delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, nonce integer,
     losses integer, postponed_since timestamptz, took_over boolean, traceparent text, object text, seq bigint,
-    prev bigint, options text, is_cancelled boolean,
-    -- Of one that found its limit full: running events may have been cancelled for it.
-    cancels boolean
+    prev bigint, options text, is_cancelled boolean
 );
 
 -- Locks the states of all limits of these events, in their order. Each of the events has a kind.
@@ -71,7 +69,15 @@ declare
     counted text;
 begin
     uses := '{}';
-    kinds := wakeq.kinds_of(ids);
+    kinds := array(
+        select row(k.ids, array(
+                   select l.counted_canvas || '/' || l.counted_name
+                     from wakeq.limits_of(
+                          k.canvas_id, k.module, k.name, jsonb_build_object('limits', k.keys)) as l)
+                   )::wakeq.limited_kind
+          from (select array_agg(e.id) as ids, e.canvas_id, e.module, e.name, e.options -> 'limits' as keys
+                  from wakeq.events_v2 e where e.id = any (lock_limits_of.ids)
+                 group by e.canvas_id, e.module, e.name, e.options -> 'limits') as k);
     -- The text of a canvas has always the same length, so this is the order of canvases and names.
     for counted in
         select distinct c.name collate "C" from unnest(kinds) as k cross join unnest(k.counted) as c (name) order by 1
@@ -340,27 +346,13 @@ declare
     -- Which of the limits concern an event. It is decided with these only: each function that gets
     -- an array copies all of it.
     own     integer[];
-    -- The only limit of an event that has just found it full, and those that find it so after that.
-    full_one integer;
-    refused  wakeq.limited_ask[] := '{}';
 begin
     asks := '{}';
     select l.kinds, l.uses into kinds, uses
       from wakeq.lock_limits_of(array(select c.id from unnest(candidates) as c)) as l;
     foreach ask in array wakeq.lock_asking(candidates, kinds, uses, lease) loop
         exit when wanted <= 0 or ask.bytes > bytes_max and cardinality(asks) > 0;
-        if ask.is_free and ask.limits = array[full_one] and ask.woken_at is null
-            and coalesce(ask.waits_for = full_one, true)
-            and (ask.has_waited or not ask.is_new or uses[full_one].on_full = 'wait')
-        then
-            ask.verdict := 'full';
-            ask.full_limit := full_one;
-            refused := refused || ask;
-        elsif ask.is_free then
-            if cardinality(refused) > 0 then
-                perform wakeq.put_off_all(refused, uses[full_one]);
-                refused := '{}';
-            end if;
+        if ask.is_free then
             own := ask.limits;
             if ask.waits_for is not null and ask.waits_for <> all (own) then
                 own := own || ask.waits_for;
@@ -376,8 +368,6 @@ begin
             for nth in 1..cardinality(own) loop
                 uses[own[nth]] := decided.uses[nth];
             end loop;
-            full_one := case when ask.verdict = 'full' and ask.limits = array[ask.full_limit]
-                                  and uses[ask.full_limit].pace is null then ask.full_limit end;
         end if;
         asks := asks || ask;
         if ask.verdict = 'claimed' and ask.dropped_by is null then
@@ -385,9 +375,6 @@ begin
             bytes_max := bytes_max - ask.bytes;
         end if;
     end loop;
-    if cardinality(refused) > 0 then
-        perform wakeq.put_off_all(refused, uses[full_one]);
-    end if;
     for nth in 1..cardinality(uses) loop
         if uses[nth].is_changed then
             perform wakeq.write_use(uses[nth]);
@@ -398,8 +385,7 @@ end
 $$;
 
 -- Those of these events that a worker could claim but for their limits: by the conditions of
--- `Sql::claim_rows`, where they are explained. The caller has passed the gate. Without `canvases`,
--- nobody has said of which they are.
+-- `Sql::claim_rows`, where they are explained. The caller has passed the gate.
 create function wakeq.claimable(
     ids uuid[], canvases uuid[], handlers text[], canvas_handlers text[], lease interval, losses_below integer,
     value_max integer)
@@ -407,8 +393,7 @@ returns wakeq.candidate[] language plpgsql volatile as $$
 begin
     return array(
         select row(e.id, e.xmin)::wakeq.candidate from wakeq.events_v2 e
-         where e.id = any (ids)
-           and (canvases is null or e.canvas_id is not distinct from canvases[array_position(ids, e.id)])
+         where e.id = any (ids) and e.canvas_id is not distinct from canvases[array_position(ids, e.id)]
            and e.queue is null and e.delay_until <= clock_timestamp()
            and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
            and e.losses + (e.locked_at is not null)::integer < losses_below and octet_length(e.value) <= value_max
@@ -433,21 +418,35 @@ create function wakeq.claim_limited(
     value_max integer, horizon interval, grace interval, by_worker text)
 returns setof wakeq.limited_turn language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
 declare
-    asks wakeq.limited_ask[];
-    uses wakeq.limit_use[];
+    asks  wakeq.limited_ask[];
+    uses  wakeq.limit_use[];
+    asked uuid[];
 begin
     lock table wakeq.claim_gate in row exclusive mode;
     select a.asks, a.uses into asks, uses
       from wakeq.admit(wakeq.claimable(ids[:1000], canvases, handlers, canvas_handlers, lease, losses_below, value_max),
                        1000, null, lease, horizon, grace) as a;
+    asked := array(select a.id from unnest(asks) with ordinality as a order by a.ordinality);
     return query
-    select w.* from wakeq.write_claims(
-        array(select a.id from unnest(asks) with ordinality as a where a.verdict = 'claimed' order by a.ordinality),
-        array(select array_to_string(wakeq.held_by(a.limits, uses), ' ')
-                from unnest(asks) with ordinality as a where a.verdict = 'claimed' order by a.ordinality),
-        array(select a.dropped_by from unnest(asks) with ordinality as a
-               where a.verdict = 'claimed' order by a.ordinality),
-        grace, by_worker) as w;
+    with claimed as (
+        update wakeq.events_v2 e
+           set locked_at = clock_timestamp(), worker = by_worker, claims = e.claims + 1,
+               nonce = floor(random() * 2147483648)::integer, losses = e.losses + (e.locked_at is not null)::integer,
+               starts_at = null,
+               notify_at = case when e.starts_at is not null and e.notify_at > statement_timestamp() + grace
+                                then statement_timestamp() + grace else e.notify_at end,
+               cancelled_by = coalesce(e.cancelled_by, asks[array_position(asked, e.id)].dropped_by)
+         where e.id = any (array(select a.id from unnest(asks) as a where a.verdict = 'claimed'))
+        returning e.*, e.losses > 0 and exists (
+                      select from wakeq.events_v2 before
+                       where before.id = e.id and before.locked_at is not null offset 0) as took_over
+    )
+    select 'claimed'::text, null::uuid, null::text, null::timestamptz, null::bigint,
+           wakeq.held_by(asks[array_position(asked, c.id)].limits, uses),
+           c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries, c.delay_until,
+           c.enqueued_at, c.locked_at, c.claims, c.nonce, c.losses, c.postponed_since, c.took_over, c.traceparent::text,
+           c.object::text, c.seq, c.prev, c.options::text, c.cancelled_by is not null
+      from claimed c;
     return query select * from wakeq.not_claimed(asks, uses);
 end
 $$;
@@ -476,7 +475,6 @@ begin
         turn.canvas_id := ask.canvas_id;
         turn.limit_canvas := uses[ask.full_limit].canvas_id;
         turn.limit_name := uses[ask.full_limit].name;
-        turn.cancels := ask.verdict = 'full' and uses[ask.full_limit].on_full = 'cancel';
         if turn.verdict = 'later' then
             turn.starts_at := coalesce(ask.starts_at, moment + interval '1 s');
             turn.wait_us := 1000000 * extract(epoch from greatest(turn.starts_at - moment, interval '0'));

@@ -1,31 +1,12 @@
 -- Room in limits: who is woken when events that had places have ended, or a rate goes on.
 --
--- Whoever has ended a run with limits, and has not handed its places on in the same statement
--- (0024), calls `wake_waiting` for them afterwards, with a snapshot that sees the end. It locks the
--- state of the limit, so that a claim which found it full a moment before has written who waits.
--- The minute's pass calls it for what nobody has looked at: after a lost claim, for rates whose
--- waiting events have all been told to come, and for definitions that were changed or removed.
--- Whoever deletes events that were told to come calls it for the places that were kept for them. A
--- limit may also make room for a newcomer itself, by cancelling another event. What waits is
--- written here as well, and states that say nothing more are deleted.
-
--- Locks the states of these limits, in their order, and returns those for which events wait.
-create function wakeq.lock_waited(canvases uuid[], names text[])
-returns table (canvas uuid, name text) language plpgsql volatile as $$
-#variable_conflict use_column
-begin
-    -- A claim that has found one full is over then, and the next statement sees what it has
-    -- written.
-    perform
-       from (select distinct a.canvas, a.name collate "C" as name from unnest(canvases, names) as a (canvas, name)
-              order by 1, 2 limit 1000) as a
-      cross join lateral (
-            select from wakeq.limit_states s where s.canvas_id = a.canvas and s.name = a.name for no key update) as s;
-    return query
-    select distinct a.canvas, a.name collate "C" from unnest(canvases, names) as a (canvas, name)
-     where wakeq.count_waits(a.canvas, a.name, 1) > 0 order by 1, 2 limit 1000;
-end
-$$;
+-- Whoever has ended a run with limits calls `wake_waiting` for them afterwards, with a snapshot
+-- that sees the end. It locks the state of the limit, so that a claim which found it full a moment
+-- before has written who waits. The minute's pass calls it for what nobody has looked at: after a
+-- lost claim, for rates whose waiting events have all been told to come, and for definitions that
+-- were changed or removed. Whoever deletes events that were told to come calls it for the places
+-- that were kept for them. A limit may also make room for a newcomer itself, by cancelling another
+-- event. What waits is written here as well, and states that say nothing more are deleted.
 
 -- Wakes events that wait for these limits: as many as have room, and of those whose limit is gone
 -- 500 a call. `ended` are events whose runs have ended, if the caller knows them: then the other
@@ -39,7 +20,17 @@ returns table (id uuid, canvas_id uuid) language plpgsql volatile set plan_cache
 declare
     counted record;
 begin
-    for counted in select w.canvas, w.name from wakeq.lock_waited(canvases, names) as w loop
+    -- A claim that has found one full is over then, and the next statement sees what it has
+    -- written.
+    perform
+       from (select distinct a.canvas, a.name collate "C" as name from unnest(canvases, names) as a (canvas, name)
+              order by 1, 2 limit 1000) as a
+      cross join lateral (
+            select from wakeq.limit_states s where s.canvas_id = a.canvas and s.name = a.name for no key update) as s;
+    for counted in
+        select distinct a.canvas, a.name collate "C" as name from unnest(canvases, names) as a (canvas, name)
+         where wakeq.count_waits(a.canvas, a.name, 1) > 0 order by 1, 2 limit 1000
+    loop
         return query select * from wakeq.wake_limit(counted.canvas, counted.name, lease, grace, ended);
         exit when clock_timestamp() > statement_timestamp() + interval '2 seconds';
     end loop;

@@ -56,7 +56,7 @@ pub use kernel::{
     StoreConfig, StoreError, TimingMode, interval, on_behalf_of,
 };
 pub(crate) use kernel::{AuditPosition, BATCH_MAX, IN_FLIGHT, Listening, LookedLine, PAYLOAD_BYTES_MAX};
-pub(crate) use limits::{HandedOn, LimitedClaim, LimitedClaims, LimitsWithRoom, WokenEvent};
+pub(crate) use limits::{LimitedClaim, LimitedClaims, LimitsWithRoom, WokenEvent};
 pub(crate) use log::AppendRefusal;
 pub use log::{
     LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, LogStream, append_batch, lacks_partition,

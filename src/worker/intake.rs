@@ -157,7 +157,6 @@ impl<R: NotificationRunner> Intake<R> {
         }
         loop {
             let starts = self.waiting.next().is_some();
-            self.runner.set_slots(starts || self.waiting.len() + self.waiting.aside() == 0);
             let holds_more = self.holds_more(Level::Normal);
             let more_urgent = self.is_divided && self.holds_more(Level::Urgent);
             tokio::select! {
@@ -171,7 +170,6 @@ impl<R: NotificationRunner> Intake<R> {
                     self.offer();
                     self.offer_aside();
                     self.look_ahead();
-                    self.give_back();
                 }
                 _ = asks.tick() => self.ask_for_others(),
                 answer = self.surplus.answer() => self.others_answered(answer),

@@ -130,11 +130,6 @@ impl Leases {
         }
     }
 
-    /// Whether the worker has begun to shut down.
-    pub(super) fn are_stopping(&self) -> bool {
-        self.stop.is_cancelled()
-    }
-
     /// Whether no claim is held here.
     pub(super) fn are_none(&self) -> bool {
         self.state().held.is_empty()

@@ -6,7 +6,6 @@
 mod agreement;
 mod ahead;
 mod answers;
-mod at_limits;
 mod busy;
 mod cancellation;
 mod checkpointing;

@@ -18,7 +18,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::at_limits::LimitRoom;
 use super::busy::{BusyTargets, EndedRun, TargetKey};
 use super::checkpoints::Checkpoints;
 use super::counters::RunReport;
@@ -33,7 +32,7 @@ use super::remote::RemoteHandlers;
 use super::statements::Statements;
 use super::unknown::UnknownHandlers;
 use super::values::Values;
-use super::woken::{Woken, WokenEvents};
+use super::woken::WokenEvents;
 use crate::event::{
     CanvasId, CopyOf, EventId, HandlerAddress, Name, Notification, Place, Schedule, Turn, target_of_queue,
 };
@@ -42,8 +41,7 @@ use crate::store::{ClaimedEvent, LoadedEvent, Standing, StoreError};
 use crate::telemetry;
 use crate::wake::Waker;
 use stage::{
-    Attempt, AttemptReport, HandOver, HeldEvent, LoadedRow, Owner, ReadyEvent, Stage, Summary,
-    UnexpectedEffect,
+    Attempt, AttemptReport, HandOver, LoadedRow, Owner, ReadyEvent, Stage, Summary, UnexpectedEffect,
 };
 
 /// How often a run starts over if something changed between two of its statements.
@@ -67,8 +65,8 @@ pub(super) struct Runner {
     pub(super) suspects: Arc<Semaphore>,
     /// Limits how many bytes of large values are here at once.
     pub(super) values: Values,
-    /// Those that were woken at limits by runs of this process, or handed on to it.
-    pub(super) woken: WokenEvents<HeldEvent>,
+    /// Those that were woken at limits by runs of this process.
+    pub(super) woken: WokenEvents,
     /// Cuts handlers off when the grace of a shutdown is over.
     pub(super) kill: CancellationToken,
     /// How long a handler may go on after its event was cancelled.
@@ -147,13 +145,8 @@ impl Runner {
     }
 
     async fn round(&self, notification: Notification, permits: Permits) -> FinishedRun {
-        let taken = self.woken.take(&notification);
-        let (woken, handed) = match taken {
-            Some(Woken::Claimed(held, _)) => (true, Some(Box::new(held))),
-            Some(Woken::Told) => (true, None),
-            None => (false, None),
-        };
-        let mut run = Run { runner: self, notification, permits, woken, handed, room: None };
+        let woken = self.woken.take(notification.id);
+        let mut run = Run { runner: self, notification, permits, woken };
         let (mut state, mut stage) = (State::EventLoad, Stage::Arrival);
         let mut trail = Vec::new();
         let end = loop {
@@ -207,12 +200,8 @@ struct Run<'a> {
     runner: &'a Runner,
     notification: Notification,
     permits: Permits,
-    /// A run here has woken it at a limit, or handed it on.
+    /// A run here has woken it at a limit.
     woken: bool,
-    /// The claim with which it was handed on.
-    handed: Option<Box<HeldEvent>>,
-    /// What has room at its limits, if its end has found that.
-    room: Option<Box<LimitRoom>>,
 }
 
 /// The stage that an effect leads to, and the machine's answer or why the round ends.
@@ -295,12 +284,8 @@ impl Run<'_> {
 
     /// Tries the claim first: if it succeeds, it answers the load and all checks. While a slow
     /// function has to leave places to others, the handler has to be known before. Which claim can
-    /// succeed is known of what was woken here, and what was handed on has it.
-    async fn load(&mut self) -> Result<(Stage, Option<Schedule>), StoreError> {
-        if let Some(held) = self.handed.take() {
-            let schedule = self.schedule(&held.event);
-            return Ok((Stage::EarlyClaim(*held), Some(schedule)));
-        }
+    /// succeed is known of what was woken here.
+    async fn load(&self) -> Result<(Stage, Option<Schedule>), StoreError> {
         let statements = &self.runner.statements;
         let sent = Instant::now();
         let may_claim = self.permits.has_place() || !self.runner.places.are_short();

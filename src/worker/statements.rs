@@ -7,10 +7,6 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::at_limits::{
-    FreedLimits, HAND_ON_LINGER, LimitRoom, LimitedAnswer, LimitedEnd, LimitedEnded, limited_claims,
-    limited_ends, room_in_limits,
-};
 use super::handlers::Registry;
 use crate::event::{
     Actor, CanvasId, Cause, Claim, CountedRun, EventId, HandlerAddress, HandlerScope, HeldLimit, Lane, Name,
@@ -18,7 +14,7 @@ use crate::event::{
 };
 use crate::store::{
     AttemptEnd, BATCH_MAX, BatchKey, ClaimLimits, ClaimedEvent, Coalescer, HandlerKeys, IN_FLIGHT, KeptEnd,
-    LimitedClaim, LimitedClaims, LoadedEvent, Retry, Standing, Store, StoreError, TurnRequest,
+    LimitedClaim, LimitedClaims, LoadedEvent, Retry, Standing, Store, StoreError, TurnRequest, WokenEvent,
 };
 
 /// The actor in the audit log when a target is held because it was removed.
@@ -27,6 +23,10 @@ const GONE_ACTOR: &str = "target";
 /// How long a completion that nothing waits for lingers for others: each commit costs Postgres as
 /// much as the statement in it.
 const COMPLETION_LINGER: Duration = Duration::from_millis(5);
+
+/// How long one does of an event for whose place at a limit others have waited. Those that were
+/// woken together and end together also make room together: three statements for all of them.
+const WOKEN_LINGER: Duration = Duration::from_millis(1);
 
 /// Longest result that is written together with others, in bytes.
 const SHARED_RESULT_BYTES_MAX: usize = 4096;
@@ -49,13 +49,10 @@ pub(super) struct Statements {
     turns: Coalescer<TurnRequest, Result<Claimed, StoreError>>,
     /// Completions of events for whose end others may wait.
     pub(super) completions: Coalescer<Claim, bool>,
+    /// Completions of events that were woken here at limits.
+    pub(super) woken_completions: Coalescer<Claim, bool>,
     /// The other completions.
     pub(super) lingering_completions: Coalescer<Claim, bool>,
-    /// Completions under limits, of events that were woken here or handed on, which hand their
-    /// places on in turn.
-    pub(super) woken_ends: Coalescer<LimitedEnd, LimitedEnded>,
-    /// The other completions under limits.
-    pub(super) lingering_ends: Coalescer<LimitedEnd, LimitedEnded>,
     /// Completions of events that are on objects.
     pub(super) link_completions: Coalescer<Claim, bool>,
     /// The next events of lanes whose first event was removed.
@@ -82,6 +79,33 @@ pub(super) struct Statements {
     every: ClaimLimits,
     /// Whether anything can be claimed ahead.
     claims_any_ahead: bool,
+}
+
+/// What became of a claim through limits. Of several that were made together, the first also says
+/// which limits have room for others, and whether running events may have been cancelled.
+#[derive(Clone, Debug)]
+pub(super) struct LimitedAnswer {
+    pub(super) claim: LimitedClaim,
+    pub(super) room: Vec<HeldLimit>,
+    pub(super) cancels: bool,
+}
+
+/// Limits that may have room, of a run on a canvas.
+#[derive(Clone, Debug)]
+pub(super) struct FreedLimits {
+    pub(super) canvas: CanvasId,
+    pub(super) held: Box<[HeldLimit]>,
+    /// The event of the run, if it had places that it may have left.
+    pub(super) ended: Option<EventId>,
+}
+
+/// Events that have room at limits.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LimitRoom {
+    /// Those that this worker can run: of its handlers, and of canvases for which it ran them.
+    pub(super) here: Vec<Notification>,
+    /// The others, whose handlers it may not have.
+    pub(super) others: Vec<WokenEvent>,
 }
 
 /// A claimed event, boxed because it passes through many futures of a run.
@@ -136,12 +160,11 @@ impl Statements {
                 store.claim(&notifications, &of_one_canvas(keys, (trusted, value_max))).await.map(boxed)
             }),
             limited_claims: limited_claims(store, every.clone()),
-            woken_claims: limited_claims(store, ahead.clone()),
+            woken_claims: limited_claims(store, ahead),
             turns: turns(store.clone(), (trusted, value_max)),
             completions: store.batched(|store, claims| async move { store.complete(&claims).await }),
-            lingering_completions: lingering_completions(store, at_once),
-            woken_ends: limited_ends(store, at_once, HAND_ON_LINGER, ahead.clone()),
-            lingering_ends: limited_ends(store, at_once, COMPLETION_LINGER, ahead),
+            lingering_completions: lingering_completions(store, at_once, COMPLETION_LINGER),
+            woken_completions: lingering_completions(store, at_once, WOKEN_LINGER),
             link_completions: store
                 .batched(|store, claims| async move { store.complete_links(&claims).await }),
             kept_completions: store
@@ -334,6 +357,24 @@ impl Statements {
     pub(super) const PAUSE: Duration = Duration::from_millis(200);
 }
 
+/// Wakes what has room at the limits of events that have ended, for the first one of those that
+/// ask.
+async fn room_in_limits(store: &Store, freed: &[FreedLimits]) -> Result<Vec<LimitRoom>, StoreError> {
+    let limits: Vec<HeldLimit> = freed.iter().flat_map(|freed| freed.held.iter().cloned()).collect();
+    let ended: Vec<EventId> = freed.iter().filter_map(|freed| freed.ended).collect();
+    let woken = store.wake_events_after(&limits, &ended).await?;
+    let is_of_handlers = limits.iter().all(|limit| limit.name.starts_with("handler:"));
+    let is_here = |next: &WokenEvent| freed.iter().any(|freed| freed.canvas == next.notification.canvas);
+    let (here, others): (Vec<_>, Vec<_>) =
+        woken.into_iter().partition(|next| is_of_handlers && is_here(next));
+    let here = here.into_iter().map(|next| next.notification).collect();
+    let mut rooms = vec![LimitRoom::default(); freed.len()];
+    if let Some(first) = rooms.first_mut() {
+        *first = LimitRoom { here, others };
+    }
+    Ok(rooms)
+}
+
 async fn defer(store: &Store, ids: &[EventId], with_targets: bool) -> Result<(), StoreError> {
     store.defer(ids).await?;
     // A worker without targets would repeatedly wake events that it can't run.
@@ -360,10 +401,36 @@ fn turns(
     })
 }
 
-/// Completions that wait for others, of which there are at most `at_once`.
-fn lingering_completions(store: &Store, at_once: usize) -> Coalescer<Claim, bool> {
-    let (store, most) = (store.clone(), at_once.min(BATCH_MAX));
-    Coalescer::lingering(most, COMPLETION_LINGER, IN_FLIGHT, move |claims: Vec<Claim>| {
+/// Claims through limits: of the handlers that are registered, and of those that are asked for.
+/// Gathered, since a claim costs less than the statement: those that were woken together ask so.
+fn limited_claims(
+    store: &Store,
+    every: ClaimLimits,
+) -> Coalescer<(Notification, Option<String>), LimitedAnswer> {
+    let every = Arc::new(every);
+    store.gathered(move |store, asked: Vec<(Notification, Option<String>)>| {
+        let every = Arc::clone(&every);
+        async move {
+            let (notifications, keys): (Vec<Notification>, Vec<Option<String>>) = asked.into_iter().unzip();
+            let mut limits = ClaimLimits::clone(&every);
+            limits.canvas_handlers.extend(keys.into_iter().flatten());
+            limits.canvas_handlers.sort_unstable();
+            limits.canvas_handlers.dedup();
+            let LimitedClaims { claims, mut room, mut cancels } =
+                store.claim_limited(&notifications, &limits).await?;
+            let answer = |claim| {
+                let (room, cancels) = (std::mem::take(&mut room), std::mem::take(&mut cancels));
+                LimitedAnswer { claim, room, cancels }
+            };
+            Ok(claims.into_iter().map(answer).collect())
+        }
+    })
+}
+
+/// Completions that wait this long for others, of which there are at most `at_once`.
+fn lingering_completions(store: &Store, at_once: usize, linger: Duration) -> Coalescer<Claim, bool> {
+    let store = store.clone();
+    Coalescer::lingering(at_once.min(BATCH_MAX), linger, IN_FLIGHT, move |claims: Vec<Claim>| {
         let store = store.clone();
         async move { store.complete(&claims).await }
     })

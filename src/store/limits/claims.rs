@@ -1,15 +1,13 @@
-//! The claim of events that have limits, which only `wakeq.claim_limited` makes, and the end of
-//! runs under limits, which hands their places on (`wakeq.hand_on`).
+//! The claim of events that have limits, which only `wakeq.claim_limited` makes.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::waking::{LIMITS_MAX, WokenEvent};
-use crate::event::{CanvasId, Claim, EventId, EventOptions, HeldLimit, Notification, Timestamp};
-use crate::store::events::{ClaimLimits, ClaimedEvent, ClaimedRow, fences, happened};
-use crate::store::kernel::{Sql, StoreError, address, interval};
+use crate::event::{CanvasId, HeldLimit, Notification, Timestamp};
+use crate::store::events::{ClaimLimits, ClaimedEvent, ClaimedRow};
+use crate::store::kernel::{Sql, StoreError, interval};
 
 /// What became of a claim through limits.
 #[derive(Clone, Debug)]
@@ -34,17 +32,6 @@ pub(crate) struct LimitedClaims {
     pub(crate) room: Vec<HeldLimit>,
     /// Whether running events may have been cancelled to make room.
     pub(crate) cancels: bool,
-}
-
-/// What became of runs that have completed under limits.
-#[derive(Debug, Default)]
-pub(crate) struct HandedOn {
-    /// Which of them this has ended, in their order. The claims of others may stand.
-    pub(crate) ended: Vec<bool>,
-    /// Events that have places now, claimed for this worker: no more than have ended.
-    pub(crate) claimed: Vec<ClaimedEvent>,
-    /// Further events that have room.
-    pub(crate) woken: Vec<WokenEvent>,
 }
 
 /// What the statement found for an event, or that a limit has room. All but the first columns are
@@ -106,7 +93,17 @@ impl Sql<'_> {
                 (_, None) => {}
             }
         }
-        for event in self.claimed_events(claimed, held).await {
+        let (mut events, left) = ClaimedRow::into_events(claimed, None);
+        if let Err(error) = self.add_long_values(&mut events, &left).await {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(
+                error,
+                events = left.len(),
+                "claimed events were released: their values can't be read"
+            );
+        }
+        for mut event in events {
+            event.held = held.remove(&event.claim.id.0);
             let key = (event.claim.id.0, event.address.scope.canvas.0);
             found.insert(key, LimitedClaim::Claimed(Box::new(event)));
         }
@@ -125,93 +122,6 @@ impl Sql<'_> {
         Ok(LimitedClaims { claims: notifications.iter().map(answer).collect(), room, cancels })
     }
 
-    /// Ends runs that have completed, and hands the places that they had of these limits on.
-    /// Without `limits` it claims nothing. Of more limits than a statement is for, it ends none.
-    pub(in crate::store) async fn hand_on(
-        &self,
-        claims: &[Claim],
-        freed: &[HeldLimit],
-        limits: Option<&ClaimLimits>,
-    ) -> Result<HandedOn, StoreError> {
-        let mut named: Vec<&HeldLimit> = freed.iter().collect();
-        named.sort_unstable();
-        named.dedup();
-        if named.len() > LIMITS_MAX {
-            return Ok(HandedOn { ended: vec![false; claims.len()], ..HandedOn::default() });
-        }
-        let (mut ended, mut woken) = (Vec::new(), Vec::new());
-        let (mut claimed, mut held) = (Vec::new(), HashMap::new());
-        for row in self.handed_rows(claims, &named, limits).await? {
-            match (row.verdict.as_str(), row.id) {
-                ("ended", Some(id)) => ended.push(id),
-                ("claimed", Some(id)) => {
-                    held.insert(id, row.held());
-                    claimed.extend(row.into_claimed());
-                }
-                (_, Some(_)) => woken.extend(row.into_woken()),
-                (_, None) => {}
-            }
-        }
-        let claimed = self.claimed_events(claimed, held).await;
-        Ok(HandedOn { ended: happened(claims, ended), claimed, woken })
-    }
-
-    /// The events of claims that were made, with the limits of which they have places.
-    async fn claimed_events(
-        &self,
-        rows: Vec<ClaimedRow>,
-        mut held: HashMap<Uuid, Box<[HeldLimit]>>,
-    ) -> Vec<ClaimedEvent> {
-        let (mut events, left) = ClaimedRow::into_events(rows, None);
-        if let Err(error) = self.add_long_values(&mut events, &left).await {
-            let error: &dyn std::error::Error = &error;
-            tracing::warn!(
-                error,
-                events = left.len(),
-                "claimed events were released: their values can't be read"
-            );
-        }
-        for event in &mut events {
-            event.held = held.remove(&event.claim.id.0);
-        }
-        events
-    }
-
-    async fn handed_rows(
-        &self,
-        claims: &[Claim],
-        freed: &[&HeldLimit],
-        limits: Option<&ClaimLimits>,
-    ) -> Result<Vec<LimitedRow>, StoreError> {
-        let (ids, fences) = fences(claims);
-        let canvases: Vec<Uuid> = freed.iter().map(|limit| limit.canvas.0).collect();
-        let names: Vec<String> = freed.iter().map(|limit| limit.name.clone()).collect();
-        let none: &[String] = &[];
-        let handlers = limits.map_or(none, |limits| limits.handlers.names());
-        let canvas_handlers = limits.map_or(none, |limits| limits.canvas_handlers.as_slice());
-        let query = sqlx::query_as!(
-            LimitedRow,
-            r#"select id, canvas_id, verdict as "verdict!", limit_canvas, limit_name, wait_us, held, cancels,
-                      module, name, modifier,
-                      case when octet_length(value) <= 4096 - coalesce(octet_length(options), 0) then value end as value,
-                      retries, delay_until, enqueued_at, locked_at, claims, nonce, losses, postponed_since, took_over,
-                      traceparent, options, object, seq, prev, is_cancelled
-                 from wakeq.hand_on($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"#,
-            &ids,
-            &fences,
-            &canvases,
-            &names,
-            handlers,
-            canvas_handlers,
-            interval(self.timing().lease),
-            limits.map_or(0, |limits| limits.losses_below),
-            limits.map_or(0, |limits| limits.value_max),
-            interval(self.timing().grace),
-            self.worker()
-        );
-        self.session().await?.all("end events and hand their places on", query).await
-    }
-
     async fn limited_rows(
         &self,
         (keys, canvases): (&[Uuid], &[Uuid]),
@@ -219,7 +129,8 @@ impl Sql<'_> {
     ) -> Result<Vec<LimitedRow>, StoreError> {
         let query = sqlx::query_as!(
             LimitedRow,
-            r#"select id, canvas_id, verdict as "verdict!", limit_canvas, limit_name, wait_us, held, cancels,
+            r#"select id, canvas_id, verdict as "verdict!", limit_canvas, limit_name, wait_us, held,
+                      case when verdict = 'full' then (wakeq.limit_on(limit_canvas, limit_name)).on_full = 'cancel' end as cancels,
                       module, name, modifier,
                       case when octet_length(value) <= 4096 - coalesce(octet_length(options), 0) then value end as value,
                       retries, delay_until, enqueued_at, locked_at, claims, nonce, losses, postponed_since, took_over,
@@ -249,17 +160,6 @@ impl LimitedRow {
     /// The limit that it is about.
     fn limit(self) -> Option<HeldLimit> {
         Some(HeldLimit { canvas: CanvasId(self.limit_canvas?), name: self.limit_name? })
-    }
-
-    /// The event that has room.
-    fn into_woken(self) -> Option<WokenEvent> {
-        let (id, canvas) = (self.id?, self.canvas_id?);
-        let is_urgent = EventOptions::of(self.options.as_deref()).is_some_and(|options| options.is_urgent());
-        let parts = self.module.zip(self.name).zip(self.modifier);
-        let address =
-            parts.and_then(|((module, name), modifier)| address(canvas, &module, &name, &modifier).ok());
-        let notification = Notification::new(EventId(id), CanvasId(canvas)).urgent_if(is_urgent);
-        Some(WokenEvent { notification, address })
     }
 
     fn without_claim(self) -> LimitedClaim {

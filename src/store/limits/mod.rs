@@ -10,6 +10,6 @@ mod definitions;
 mod uses;
 mod waking;
 
-pub(crate) use claims::{HandedOn, LimitedClaim, LimitedClaims};
+pub(crate) use claims::{LimitedClaim, LimitedClaims};
 pub(crate) use definitions::PutLimit;
 pub(crate) use waking::{LimitsWithRoom, WokenEvent};

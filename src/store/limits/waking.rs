@@ -11,7 +11,7 @@ use crate::store::kernel::{Sql, StoreError, address, interval};
 /// statement that then wakes what waits for them locks all of them, and their claims wait for it.
 const ROOM_PAGE: i32 = 100;
 /// Maximum number of limits at which one statement wakes events.
-pub(super) const LIMITS_MAX: usize = 1000;
+const LIMITS_MAX: usize = 1000;
 
 /// An event that was woken at a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]

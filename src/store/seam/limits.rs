@@ -2,13 +2,13 @@
 
 use super::{Backing, on_backing};
 use crate::event::{
-    Actor, CanvasId, Claim, EventId, HeldLimit, Limit, LimitName, LimitUse, LimitWait, NewLimit, Notification,
+    Actor, CanvasId, EventId, HeldLimit, Limit, LimitName, LimitUse, LimitWait, NewLimit, Notification,
 };
 use crate::store::events::ClaimLimits;
 use crate::store::kernel::{Store, StoreError};
 #[cfg(feature = "testing")]
 use crate::store::limits::LimitedClaim;
-use crate::store::limits::{HandedOn, LimitedClaims, LimitsWithRoom, PutLimit, WokenEvent};
+use crate::store::limits::{LimitedClaims, LimitsWithRoom, PutLimit, WokenEvent};
 
 impl Store {
     /// Claims the events that may run now by the database's clock and by their limits: those that
@@ -62,27 +62,6 @@ impl Store {
             Backing::Postgres(sql) => sql.wake_waiting(limits, ended).await,
             #[cfg(feature = "testing")]
             Backing::Memory(memory) => memory.tables().wake_waiting(limits),
-        }
-    }
-
-    /// Ends runs that have completed under these limits, and hands their places on: to the first of
-    /// those that wait and that this worker may claim, which are claimed in the same statement.
-    /// What else has room is woken as by [`Store::wake_waiting`]. It waits for no row of an event:
-    /// a run whose row is locked is left as it is. In memory it claims nothing.
-    pub(crate) async fn hand_on(
-        &self,
-        claims: &[Claim],
-        freed: &[HeldLimit],
-        limits: Option<&ClaimLimits>,
-    ) -> Result<HandedOn, StoreError> {
-        match self.backing() {
-            Backing::Postgres(sql) => sql.hand_on(claims, freed, limits).await,
-            #[cfg(feature = "testing")]
-            Backing::Memory(memory) => {
-                let ended = memory.tables().complete(claims)?;
-                let woken = memory.tables().wake_waiting(freed)?;
-                Ok(HandedOn { ended, claimed: Vec::new(), woken })
-            }
         }
     }
 

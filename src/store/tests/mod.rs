@@ -17,7 +17,6 @@ mod expiring;
 mod facets;
 mod fences;
 mod frozen;
-mod handing_on;
 mod handler_keys;
 mod history;
 mod identity;

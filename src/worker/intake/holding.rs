@@ -4,10 +4,6 @@
 
 use super::*;
 
-/// How long an event that was handed on to this worker may wait for its slot: it was to get one at
-/// once, and has places that others wait for.
-const HANDED_MAX: Duration = Duration::from_secs(1);
-
 /// The levels that share a limit with this one, in the order in which they give way.
 fn together(level: Level, is_divided: bool) -> impl Iterator<Item = Level> {
     Level::ALL.into_iter().filter(move |other| *other == level || !is_divided)
@@ -49,12 +45,6 @@ impl<R: NotificationRunner> Intake<R> {
         let are_others =
             together(level, self.is_divided).any(has_others) || self.surplus.others.are_known(Instant::now());
         are_others && self.surplus.has_time()
-    }
-
-    /// Gives back what was handed on to this worker and has got no slot.
-    pub(super) fn give_back(&self) {
-        let runner = Arc::clone(&self.runner);
-        tokio::spawn(async move { runner.give_back(HANDED_MAX).await });
     }
 
     /// Gives up what exceeds the limits: of each level the last of the canvas with the most, and of

@@ -20,14 +20,6 @@ pub(in crate::worker) trait NotificationRunner: Send + Sync + 'static {
     /// Whether some of its routes are urgent.
     fn has_urgent_routes(&self) -> bool;
 
-    /// Whether a run that begins now would find a slot.
-    fn set_slots(&self, _has_slots: bool) {}
-
-    /// Gives back the events that were handed on to this worker this long ago and have not started.
-    fn give_back(&self, _after: Duration) -> impl Future<Output = ()> + Send {
-        std::future::ready(())
-    }
-
     /// Those of these notifications that are of urgent routes; none if that can't be found out.
     fn of_urgent_routes(&self, asked: Vec<Notification>) -> impl Future<Output = Vec<Notification>> + Send;
 }
@@ -47,14 +39,6 @@ impl NotificationRunner for Runner {
 
     fn has_urgent_routes(&self) -> bool {
         self.registry.has_urgent()
-    }
-
-    fn set_slots(&self, has_slots: bool) {
-        self.woken.set_slots(has_slots);
-    }
-
-    fn give_back(&self, after: Duration) -> impl Future<Output = ()> + Send {
-        self.give_back(after)
     }
 
     fn of_urgent_routes(&self, asked: Vec<Notification>) -> impl Future<Output = Vec<Notification>> + Send {

@@ -24,8 +24,6 @@ impl<R: NotificationRunner> Intake<R> {
             streams.spawn(republisher::close(subscription, self.republisher.sender(), grace));
         }
         let closing = tokio::spawn(tokio::time::timeout(grace, streams.join_all()));
-        self.runner.set_slots(false);
-        give_all_back(Arc::clone(&self.runner)).await;
         self.drain(deadline).await;
         if !self.running.is_empty() {
             tracing::warn!(
@@ -38,7 +36,6 @@ impl<R: NotificationRunner> Intake<R> {
         // Not awaited indefinitely: a handler that blocks its thread can't be cut off.
         self.running.abort_all();
         self.drain(Instant::now() + ABORT_WAIT).await;
-        give_all_back(Arc::clone(&self.runner)).await;
         let Self { running, republisher, .. } = self;
         drop(running);
         let last = deadline + CLOSE_WAIT;
@@ -54,9 +51,4 @@ impl<R: NotificationRunner> Intake<R> {
             self.ended(ended);
         }
     }
-}
-
-/// Gives back what was handed on to this worker, since no run begins any more.
-async fn give_all_back<R: NotificationRunner>(runner: Arc<R>) {
-    let _ = tokio::time::timeout(CLOSE_WAIT, runner.give_back(Duration::ZERO)).await;
 }

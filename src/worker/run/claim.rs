@@ -5,20 +5,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::stage::{Candidate, HeldEvent, Stage};
-use super::{NextStage, Run, Runner, claimed, place_of, target_of};
+use super::{NextStage, Run, claimed, place_of, target_of};
 use crate::event::{HeldLimit, Notification};
 use crate::machine::{Input, When};
 use crate::store::{ClaimedEvent, LimitedClaim, StoreError};
-use crate::worker::at_limits::{FreedLimits, LimitRoom, LimitedAnswer};
 use crate::worker::finished::RunEnd;
 use crate::worker::permits::{PermitKind, Shortage};
 use crate::worker::places::PlaceRequest;
-use crate::worker::statements::SoloClaim;
+use crate::worker::statements::{FreedLimits, LimitedAnswer, SoloClaim};
 use crate::worker::subject::Subject;
 
 /// The result of a claim.
@@ -28,40 +26,6 @@ enum Claiming {
     Failed,
     /// A limit was full, or lets the event start after this long.
     Limited(Option<Duration>),
-}
-
-impl Runner {
-    /// Gives back the events that were handed on to this worker this long ago and whose runs have
-    /// not begun, and wakes others for their places. Their notifications are on their way.
-    pub(in crate::worker) async fn give_back(&self, after: Duration) {
-        let late = self.woken.take_late(after);
-        join_all(late.into_iter().map(|held| self.give_one_back(held))).await;
-    }
-
-    async fn give_one_back(&self, held: HeldEvent) {
-        let HeldEvent { subject, held_claim, event: _ } = held;
-        let claim = held_claim.claim();
-        if let Err(error) = self.statements.releases.call(claim).await {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "an event that was handed on waits until its lease expires");
-        }
-        drop(held_claim);
-        let (canvas, held) = (subject.address.scope.canvas, subject.held.clone().unwrap_or_default());
-        let freed = FreedLimits { canvas, held, ended: Some(claim.id) };
-        let LimitRoom { here, others } = match self.statements.limit_rooms.call(freed).await {
-            Ok(room) => room,
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                return tracing::warn!(error, "the next events at limits wait for the minute's pass");
-            }
-        };
-        let others = others.into_iter().map(|woken| woken.notification);
-        let next: Vec<Notification> = here.into_iter().chain(others).collect();
-        if let Err(error) = self.waker.publish(&next).await {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "the next events at limits wait for their promises");
-        }
-    }
 }
 
 impl Run<'_> {
@@ -163,15 +127,10 @@ impl Run<'_> {
 
     /// What follows for limits from a round that is over: what has room is woken, and returned as
     /// far as this worker has its handlers.
-    pub(super) async fn leave_limits(&mut self, stage: &Stage, steps_aside: bool) -> Vec<Notification> {
+    pub(super) async fn leave_limits(&self, stage: &Stage, steps_aside: bool) -> Vec<Notification> {
         if let Some((canvas, held)) = stage.held_limits() {
-            let next = match self.room.take() {
-                Some(room) => Box::pin(self.here_of(*room)).await,
-                None => {
-                    let freed = FreedLimits { canvas, held: held.into(), ended: Some(self.notification.id) };
-                    self.room_in_limits(freed, stage.looks_end()).await
-                }
-            };
+            let freed = FreedLimits { canvas, held: held.into(), ended: Some(self.notification.id) };
+            let next = self.room_in_limits(freed, stage.looks_end()).await;
             self.runner.woken.add(&next);
             return next;
         }
@@ -199,7 +158,10 @@ impl Run<'_> {
     async fn wake_others_at(&self, room: &[HeldLimit]) {
         let freed = FreedLimits { canvas: self.notification.canvas, held: room.into(), ended: None };
         let next = self.room_in_limits(freed, None).await;
-        self.publish_next(&next).await;
+        if let Err(error) = self.runner.waker.publish(&next).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "the next events at limits wait for their promises");
+        }
     }
 
     fn acquire(&mut self, kind: PermitKind, semaphore: &Arc<Semaphore>, count: u32) -> Result<(), RunEnd> {

@@ -10,13 +10,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::stage::{Attempt, AttemptReport, Ending, HandOver, LaneLook, Owner, Stage, UnexpectedEffect};
-use super::{NextStage, Run, Runner, defect};
-use crate::event::{Cause, Claim, EndedOutcome, EventOptions, Lane, Notification, Place};
+use super::{NextStage, Run, defect};
+use crate::event::{Cause, Claim, EndedOutcome, Lane, Notification, Place};
 use crate::machine::{Effect, Input, Removal};
 use crate::store::{BatchKey, KeptEnd, LoadedEvent, NotedRetry, Retry, Standing, StoreError, WokenEvent};
-use crate::worker::at_limits::{FreedLimits, LimitRoom, LimitedEnd, LimitedEnded};
 use crate::worker::leases::HeldClaim;
-use crate::worker::statements::Statements;
+use crate::worker::statements::{FreedLimits, Statements};
 
 /// The error of a poison event.
 const POISON: &str = "its workers died or stalled too often while it ran";
@@ -84,7 +83,7 @@ impl Run<'_> {
     }
 
     /// Performs the removal that a stage can perform.
-    pub(super) async fn remove(&mut self, stage: Stage, claim: Claim, removal: Removal) -> NextStage {
+    pub(super) async fn remove(&self, stage: Stage, claim: Claim, removal: Removal) -> NextStage {
         match (stage, removal) {
             (Stage::Attempt(attempt), Removal::Completed) => {
                 let removed = self.complete(claim, &attempt).await;
@@ -130,15 +129,14 @@ impl Run<'_> {
 
     /// Deletes an event that completed, and keeps it if that was asked for; returns whether the
     /// claim still stood.
-    pub(super) async fn complete(&mut self, claim: Claim, attempt: &Attempt) -> bool {
+    pub(super) async fn complete(&self, claim: Claim, attempt: &Attempt) -> bool {
         let Attempt { owner, report } = attempt;
         let Owner { subject, held_claim, handler } = owner;
-        let runner = self.runner;
-        let statements = &runner.statements;
+        let statements = &self.runner.statements;
         // Its end frees only the worker's capacity, and no room that is short.
         let lingers = subject.copy.is_none() && handler.concurrency.is_none() && handler.revision.is_none();
         // A target may have called `wakeq.complete` before it answered.
-        let mut maybe_done = handler.revision.is_some();
+        let maybe_done = handler.revision.is_some();
         let outcome = if report.error.is_some() { EndedOutcome::Failed } else { EndedOutcome::Completed };
         let end = owner.end(Some(report), outcome);
         if let Some(end) = Some(end).filter(|end| !end.keep.is_zero()) {
@@ -150,68 +148,13 @@ impl Run<'_> {
             let complete = || statements.link_completions.call(claim);
             self.until_settled(held_claim, claim, maybe_done, complete, is_gone).await
         } else {
-            if lingers && let Some(held) = subject.held.as_ref().filter(|held| !held.is_empty()) {
-                let canvas = subject.address.scope.canvas;
-                let end = LimitedEnd { claim, canvas, held: held.clone(), takes_next: self.takes_next() };
-                // Boxed, since it is rare, and each run would have room for it.
-                match Box::pin(self.end_at_limits(held_claim, end)).await {
-                    Some(Ok(true)) => return true,
-                    Some(Ok(false)) => {}
-                    Some(Err(_)) => maybe_done = true,
-                    None => return false,
-                }
-            }
-            let completions =
-                if lingers { &statements.lingering_completions } else { &statements.completions };
+            let completions = match (lingers, self.woken) {
+                (false, _) => &statements.completions,
+                (true, true) => &statements.woken_completions,
+                (true, false) => &statements.lingering_completions,
+            };
             self.until_settled(held_claim, claim, maybe_done, || completions.call(claim), is_gone).await
         }
-    }
-
-    /// Ends the event in a statement that hands its places on, and takes over what was handed on to
-    /// this run. Returns whether that has ended it: if not, its claim may stand, as its row may
-    /// have been locked. `None` once the claim is lost.
-    async fn end_at_limits(
-        &mut self,
-        held_claim: &HeldClaim,
-        end: LimitedEnd,
-    ) -> Option<Result<bool, StoreError>> {
-        let statements = &self.runner.statements;
-        let ends = if self.woken { &statements.woken_ends } else { &statements.lingering_ends };
-        held_claim.begin_last_write();
-        let answer = tokio::select! {
-            biased;
-            answer = ends.call(end) => answer,
-            () = held_claim.lost() => return None,
-        };
-        let LimitedEnded { is_ended, next, mut room } = match answer {
-            Ok(ended) => ended,
-            Err(error) => {
-                let shown = &error as &dyn std::error::Error;
-                tracing::warn!(error = shown, "an end under limits got no answer; the event is ended alone");
-                return Some(Err(error));
-            }
-        };
-        if let Some((event, sent)) = next {
-            let is_urgent = event.options.as_deref().is_some_and(EventOptions::is_urgent);
-            let next = Notification::new(event.claim.id, event.address.scope.canvas).urgent_if(is_urgent);
-            self.runner.woken.keep(next, self.hold(event, sent));
-            room.here.push(next);
-        }
-        crate::fault::point("limit.freed");
-        if is_ended {
-            self.room = Some(Box::new(room));
-        } else {
-            // It is about the places of others.
-            let next = Box::pin(self.here_of(room)).await;
-            self.publish_next(&next).await;
-        }
-        Some(Ok(is_ended))
-    }
-
-    /// Whether another event can start here as soon as this run is over.
-    fn takes_next(&self) -> bool {
-        let Runner { woken, places, leases, .. } = self.runner;
-        woken.has_slots() && !leases.are_stopping() && !places.are_short()
     }
 
     async fn complete_kept(&self, held_claim: &HeldClaim, kept: KeptEnd, maybe_done: bool) -> bool {
@@ -361,27 +304,17 @@ impl Run<'_> {
             tracing::warn!("the next events at limits wait for the minute's pass");
             return Vec::new();
         };
-        Box::pin(self.here_of(room)).await
-    }
-
-    /// Those of the events that have room which this worker can run. It publishes the others.
-    pub(super) async fn here_of(&self, room: LimitRoom) -> Vec<Notification> {
         let registry = &self.runner.registry;
         let is_known = |woken: &WokenEvent| {
             woken.address.as_ref().is_some_and(|address| registry.find(address).is_some())
         };
         let (known, elsewhere): (Vec<_>, Vec<_>) = room.others.into_iter().partition(is_known);
         let elsewhere: Vec<_> = elsewhere.into_iter().map(|woken| woken.notification).collect();
-        self.publish_next(&elsewhere).await;
-        room.here.into_iter().chain(known.into_iter().map(|woken| woken.notification)).collect()
-    }
-
-    /// Publishes events that have room at limits.
-    pub(super) async fn publish_next(&self, next: &[Notification]) {
-        if let Err(error) = self.runner.waker.publish(next).await {
+        if let Err(error) = self.runner.waker.publish(&elsewhere).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, "the next events at limits wait for their promises");
         }
+        room.here.into_iter().chain(known.into_iter().map(|woken| woken.notification)).collect()
     }
 
     /// One lease after the first look, which begins now: a run that keeps its slot longer holds up

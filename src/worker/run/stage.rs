@@ -71,7 +71,7 @@ pub(super) struct Candidate {
 }
 
 /// A claimed event.
-pub(in crate::worker) struct HeldEvent {
+pub(super) struct HeldEvent {
     pub(super) subject: Arc<Subject>,
     pub(super) held_claim: HeldClaim,
     pub(super) event: Box<ClaimedEvent>,

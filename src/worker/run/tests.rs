@@ -37,11 +37,6 @@ fn notification() -> Notification {
     Notification::new(EventId::new(), CanvasId::DEFAULT)
 }
 
-/// A round that has not begun.
-fn round(runner: &Runner, notification: Notification) -> Run<'_> {
-    Run { runner, notification, permits: Permits::default(), woken: false, handed: None, room: None }
-}
-
 /// A run is moved into its task, and each worker holds thousands: what is rare in it is boxed. What
 /// an event asks for is in the machine's claim, and takes 40 of these bytes; the class of its
 /// notification and the answers of limits take 300.
@@ -58,7 +53,7 @@ async fn an_impossible_effect_puts_the_notification_back() {
     let runner = runner(&worker());
     let notification = notification();
     let claim = Claim { id: notification.id, claims: 1, nonce: 0 };
-    let mut run = round(&runner, notification);
+    let mut run = Run { runner: &runner, notification, permits: Permits::default(), woken: false };
     for effect in [
         Effect::ClaimLock,
         Effect::RunHandler,
@@ -86,7 +81,8 @@ async fn a_candidate_that_waits_for_room_keeps_what_is_known() {
     let handler = Arc::clone(worker.registry.find(&row().address).unwrap());
     let room = Arc::clone(handler.concurrency.as_ref().unwrap());
     let _busy = room.try_acquire_owned().unwrap();
-    let mut run = round(&runner, notification());
+    let (notification, permits) = (notification(), Permits::default());
+    let mut run = Run { runner: &runner, notification, permits, woken: false };
     let candidate = Stage::Candidate(Candidate { row: row(), handler });
     let (stage, answer) = run.perform(candidate, Effect::ClaimLock).await;
     assert!(

@@ -35,12 +35,6 @@ const NEWCOMERS: &str = "
     ('<a8>', 'ATTACKER', 'audit', 'note', '_', '1', '{\"limits\": [\"crew:1\"]}'),
     ('<b8>', 'VICTIM', 'audit', 'note', '_', '1', '{\"limits\": [\"crew:1\"]}');";
 
-/// A running event of the victim, which has a place.
-const RUNNING: &str = "
-    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, locked_at, claims, options)
-    values ('<b7>', 'VICTIM', 'audit', 'note', '_', '1', now(), 1, '{\"limits\": [\"crew:1\"]}');
-    update wakeq.limit_states set holders = '{<b7>}' where canvas_id = 'VICTIM' and name = 'crew:1';";
-
 /// States that have not been used for an hour, of which the victim's first says nothing more; those
 /// of the attacker are in use.
 const UNUSED: &str = "
@@ -60,7 +54,7 @@ const HALTED: &str = "
     insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
     values ('ATTACKER', 'lane', 'audit', 'note', gen_random_uuid(), 1, 0);";
 
-pub(super) const QUESTIONS: [Question; 36] = [
+pub(super) const QUESTIONS: [Question; 35] = [
     (&[LIMITED], "", "(wakeq.limit_on('VICTIM', 'handler:audit/note')).name is null"),
     (&[LIMITED], "", "(wakeq.limit_on('VICTIM', 'team:1')).name is null"),
     (&[LIMITED], "", "not wakeq.is_limited('VICTIM', 'audit', 'note', null)"),
@@ -118,12 +112,6 @@ pub(super) const QUESTIONS: [Question; 36] = [
         &[LIMITED],
         "",
         "array(select canvas_id from wakeq.wake_waiting('{VICTIM}', '{crew:1}', '1 minute', '30 s')) = '{VICTIM}'",
-    ),
-    (
-        &[LIMITED, RUNNING],
-        "",
-        "array(select id from wakeq.hand_on('{<b7>}', array[1::bigint << 32], '{VICTIM}', '{crew:1}', '{audit/note/_}', '{}',
-                                           '1 minute', 3, 1000, '30 s', 'tests') where verdict = 'claimed') = '{<b1>}'",
     ),
     (&[LIMITED], "", "(select room = 2 from wakeq.room_of(wakeq.lock_use('VICTIM', 'crew:1'), '1 minute', '{}'))"),
     (

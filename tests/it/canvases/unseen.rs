@@ -223,11 +223,6 @@ const UNSEEN: [Unseen; 124] = [
         WithoutEffect("it only locks: what follows asks of the canvas"),
     ),
     (
-        "migrations/0024_handing_on.sql",
-        "s.canvas_id = canvas",
-        WithoutEffect("it only locks: what follows asks of the canvas"),
-    ),
-    (
         "src/store/events/counts.rs",
         "name = $3 and last_seen",
         NotReached("it is asked of a ready event that no worker here knows: `store::tests::parking`"),

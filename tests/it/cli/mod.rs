@@ -198,7 +198,6 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (21, "room in limits"),
     (22, "error groups"),
     (23, "page sessions"),
-    (24, "handing on"),
 ];
 
 fn migrations(status: &str) -> String {

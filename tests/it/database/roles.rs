@@ -281,7 +281,6 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         "function drop_history_partition",
         "function drop_log_partition",
         "function erase_entity",
-        "function hand_on",
         "function take_turns",
         "table claim_gate",
         "table hour_statistics",

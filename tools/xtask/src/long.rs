@@ -16,6 +16,9 @@ const TESTS: [&str; 4] = ["tests/it", "src", "streams/src", "service/src"];
 /// As long as the longest of them takes on a busy machine, and longer than a short one may.
 const LIMIT_S: &str = "1800";
 
+/// Most of them start processes of their own, and would keep one another from their connections.
+const AT_ONCE: &str = "4";
+
 /// Runs all that are marked.
 pub(crate) fn run() -> Result<()> {
     let marked = marked()?;
@@ -33,7 +36,9 @@ pub(crate) fn run() -> Result<()> {
         bail!("{unknown} is marked as long, and is no test: it is in another module than its file");
     }
     println!("{} long tests", marked.len());
-    succeed(cargo().args(tests).arg("--exact").args(&marked).env("TEST_LIMIT_S", LIMIT_S))
+    let mut run = cargo();
+    run.args(tests).arg("--exact").args(&marked);
+    succeed(run.env("TEST_LIMIT_S", LIMIT_S).env("RUST_TEST_THREADS", AT_ONCE))
 }
 
 /// The paths of all that are marked.

@@ -255,7 +255,7 @@ pub(super) const FEW_ROWS: [&str; 4] = ["log_seq", "log_partitioning", "queues",
 pub(super) const HASHED: [&str; 1] = ["access_keys"];
 
 /// What a statement that is about events contains, or calls.
-pub(super) const ABOUT_EVENTS: [&str; 16] = [
+pub(super) const ABOUT_EVENTS: [&str; 15] = [
     "wakeq.events_v2",
     "wakeq.take_turns",
     "wakeq.pull_turns",
@@ -269,7 +269,6 @@ pub(super) const ABOUT_EVENTS: [&str; 16] = [
     "wakeq.room_in_facet",
     "wakeq.due_facets",
     "wakeq.claim_limited",
-    "wakeq.hand_on",
     "wakeq.wake_waiting",
     "wakeq.limits_with_room",
 ];
