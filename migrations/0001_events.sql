@@ -215,7 +215,7 @@ create table wakeq.resume_jobs (
 create index resume_jobs_handler on wakeq.resume_jobs (canvas_id, module, name, kind);
 
 -- A new job begins at the first event, so it wakes all that the older ones of its handler would. It
--- replaces them, except those that processes have in their hands. The sum keeps out the index of ids.
+-- replaces them, except those that processes have in their hands. The sum keeps out the ids' index.
 create function wakeq.replace_jobs() returns trigger language plpgsql as $$
 begin
     delete from wakeq.resume_jobs where id = any (array(

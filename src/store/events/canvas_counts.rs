@@ -86,8 +86,8 @@ impl CanvasCounts {
     }
 }
 
-/// A query for [`CanvasCountRow`]s. Each source is read in the order of its index, whose condition it
-/// names.
+/// A query for [`CanvasCountRow`]s. Each source is read in the order of its index, whose condition
+/// it names.
 macro_rules! counted_rows {
     ($($argument:tt)*) => {
         sqlx::query_as!(

@@ -57,7 +57,7 @@ const ONE_TAG: SurvivalReason =
     NotReached("events of the two tenants have one tag each: `store::tests::search` has more");
 
 /// By file and a part of the line.
-const UNSEEN: [Unseen; 124] = [
+const UNSEEN: [Unseen; 123] = [
     ("src/store/events/cancelling.rs", "e.id = $1 and e.canvas_id = $2", KNOWN),
     ("src/store/events/cancelling.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/events/checkpoints.rs", "id = $1 and canvas_id = $2", KNOWN),
