@@ -311,7 +311,8 @@ async fn a_registration_locks_in_the_order_of_ids() {
 }
 
 /// A job takes the place of an older one of its handler. That is found by the handler, since a
-/// canvas with many of them may be switched on again while the statistics say that there is no job.
+/// canvas with many of them may be switched on again while the statistics say that the table of
+/// jobs is empty.
 #[tokio::test]
 async fn an_older_job_is_found_by_its_handler() {
     const ADD: &str = "insert into wakeq.resume_jobs (kind, canvas_id, module, name)

@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<()> {
     let listed = String::from_utf8_lossy(&listed.stdout);
     let known: Vec<_> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
     if let Some(unknown) = marked.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("{unknown} is marked as long, and is no test: it is in another module than its file");
+        bail!("there is no test {unknown}, though it is marked as long: move it into the module of its file");
     }
     println!("{} long tests", marked.len());
     let mut run = cargo();

@@ -159,7 +159,7 @@ impl Actor {
         }
     }
 
-    /// Pulls until there is no more, and as many came as on the other side.
+    /// Pulls until nothing is left, and until as many messages came as on the other side.
     async fn pull(&mut self, id: Id, expected: usize) -> Seen {
         let (name, until) = (self.subscription(id), Instant::now() + self.patience);
         let is_ordered = self.ordered.get(&id).copied().unwrap_or(false);

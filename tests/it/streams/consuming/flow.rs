@@ -9,7 +9,7 @@ use wakeq::log::{EventSource, LogEvent, StreamId};
 use wakeq_streams::{ConsumerConfig, EventSubscriber, Health};
 
 use super::scene::{Kind, Scene, SilentProvider, category, companies, on_each, woken};
-use crate::support::{OTHER, wait_while};
+use crate::support::{Looks, OTHER, wait_while};
 
 on_each! {
     new_events_are_handled_in_order_and_the_position_kept;
@@ -143,6 +143,7 @@ async fn sixteen_partitions_are_shared_by_four(scene: Scene) {
     let mut owners: BTreeMap<StreamId, usize> = BTreeMap::new();
     let mut positions: BTreeMap<StreamId, i64> = BTreeMap::new();
     let mut count = 0;
+    let mut looks = Looks::default();
     while count < 250 {
         for (member, (_, handed)) in members.iter_mut().enumerate() {
             while let Ok(event) = handed.0.try_recv() {
@@ -153,7 +154,7 @@ async fn sixteen_partitions_are_shared_by_four(scene: Scene) {
                 count += 1;
             }
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        looks.pause().await;
     }
     assert!(positions.values().all(|position| *position == 5));
     let used: std::collections::BTreeSet<_> = owners.values().collect();
